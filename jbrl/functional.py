@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+from jax import Array
 
 from jbrl.base.errors import JbrlError
 from jbrl.base.pytree import record, select, static
@@ -38,23 +39,23 @@ class EpisodeState:
     """State of an episode."""
 
     environment: Any  # state of the environment
-    time: jax.Array  # [] int32, steps since the episode began
+    time: Array  # [] int32, steps since the episode began
 
 
 class Taken(NamedTuple):
     """Result of an action, before an episode that has ended is followed by another one."""
 
-    observation: jax.Array
+    observation: Array
     state: EpisodeState
-    reward: jax.Array  # [] float32
-    terminated: jax.Array  # [] bool
-    truncated: jax.Array  # [] bool, by the environment or after `max_steps` steps
+    reward: Array  # [] float32
+    terminated: Array  # [] bool
+    truncated: Array  # [] bool, by the environment or after `max_steps` steps
 
 
 class Actions(Discrete):
     """Actions 0..n-1, with `sample`."""
 
-    def sample(self, key: jax.Array) -> jax.Array:
+    def sample(self, key: Array) -> Array:
         """Draw an action uniformly, [] int32."""
         return jax.random.randint(key, (), 0, self.n, jnp.int32)
 
@@ -68,13 +69,13 @@ class EpisodeRules:
     # observations as vectors of float32: indices are one-hot, arrays are flat
     vectors: bool = False
 
-    def reset(self, key: jax.Array, environment: Environment) -> tuple[jax.Array, EpisodeState]:
+    def reset(self, key: Array, environment: Environment) -> tuple[Array, EpisodeState]:
         """Start an episode: the first observation and the state."""
         state, observation = environment.reset(jax.random.fold_in(typed(key), 1))
         return self.shown(observation), EpisodeState(state, jnp.int32(0))
 
     def step(
-        self, key: jax.Array, state: EpisodeState, action: jax.Array, environment: Environment
+        self, key: Array, state: EpisodeState, action: Array, environment: Environment
     ) -> Taken:
         """Take one action, [] integer; one out of range is replaced by the nearest legal one."""
         legal = jnp.clip(jnp.asarray(action).astype(jnp.int32), 0, self.spec.actions.n - 1)
@@ -89,7 +90,7 @@ class EpisodeRules:
             step.truncated | late,
         )
 
-    def shown(self, observation: jax.Array) -> jax.Array:
+    def shown(self, observation: Array) -> Array:
         """Return an observation as a learner gets it."""
         space = self.spec.observation
         if not self.vectors:
@@ -135,7 +136,7 @@ class Functional:
         """Environment number 0 of seed 0, the one that agents meet in a study."""
         return self.sample_params(self.problem.key(0))
 
-    def sample_params(self, key: jax.Array, index: jax.Array | int = 0) -> Environment:
+    def sample_params(self, key: Array, index: Array | int = 0) -> Environment:
         """Draw environment number `index` of the seed behind `key`; can be mapped over both."""
         return sample(self.problem, typed(key), index)
 
@@ -146,9 +147,7 @@ class Functional:
         """Shape, dtype and nominal bounds of observations."""
         return self.rules.observation_space()
 
-    def reset(
-        self, key: jax.Array, params: Environment | None = None
-    ) -> tuple[jax.Array, EpisodeState]:
+    def reset(self, key: Array, params: Environment | None = None) -> tuple[Array, EpisodeState]:
         """Start an episode: the first observation and the state.
 
         Args:
@@ -159,9 +158,9 @@ class Functional:
 
     def step_env(
         self,
-        key: jax.Array,
+        key: Array,
         state: EpisodeState,
-        action: jax.Array | int,
+        action: Array | int,
         params: Environment | None = None,
     ) -> Taken:
         """Take one action, [] integer; an episode that has ended is left as it is.
@@ -173,9 +172,9 @@ class Functional:
 
     def step(
         self,
-        key: jax.Array,
+        key: Array,
         state: EpisodeState,
-        action: jax.Array | int,
+        action: Array | int,
         params: Environment | None = None,
     ) -> tuple[Any, ...]:
         """Take one action; an episode that ends is followed by the next one.
@@ -246,7 +245,7 @@ def episodes_of(
     return problem, EpisodeRules(problem.spec, int(max_steps), vectors)
 
 
-def typed(key: jax.Array) -> jax.Array:
+def typed(key: Array) -> Array:
     """Return a key of `jax.random.key`; one of `jax.random.PRNGKey` is turned into it."""
     return key if jnp.issubdtype(key.dtype, jax.dtypes.prng_key) else jax.random.wrap_key_data(key)
 
@@ -255,12 +254,12 @@ def typed(key: jax.Array) -> jax.Array:
 class Lanes:
     """Several environments of a problem; what all of them share is held once."""
 
-    leaves: list[jax.Array]
+    leaves: list[Array]
     axes: tuple[int | None, ...] = static()  # of each leaf for `jax.vmap`; None: common to all
     structure: Any = static()  # of one environment
 
     @classmethod
-    def draw(cls, problem: Problem, seed: int, indices: jax.Array) -> "Lanes":
+    def draw(cls, problem: Problem, seed: int, indices: Array) -> "Lanes":
         """Draw the environments of a seed with the numbers `indices`, [N] int32."""
         key, prior = problem.key(seed), problem.prior(problem.lifetime, 0.0)
         traced, shape = jax.make_jaxpr(_sampled, return_shape=True)(prior, key, indices[0])
@@ -277,19 +276,19 @@ class Lanes:
         of lanes.
         """
 
-        def one(own: list[jax.Array], *given: Any) -> Any:
+        def one(own: list[Array], *given: Any) -> Any:
             return function(jax.tree.unflatten(self.structure, own), *given)
 
         return jax.vmap(one, (list(self.axes), *(0 for _ in arguments)))(self.leaves, *arguments)
 
 
-def sample(problem: Problem, key: jax.Array, index: jax.Array | int) -> Environment:
+def sample(problem: Problem, key: Array, index: Array | int) -> Environment:
     """Draw environment number `index` of the seed behind `key`."""
     prior = problem.prior(problem.lifetime, 0.0)
     return _sample(prior, key, jnp.asarray(index, jnp.int32))
 
 
-def _sampled(prior: Prior, key: jax.Array, index: jax.Array) -> Environment:
+def _sampled(prior: Prior, key: Array, index: Array) -> Environment:
     drawn = as_arrays(prior.sample(stream(key, index, "mdp")))
     return jax.tree.map(jnp.asarray, drawn)
 
@@ -298,12 +297,10 @@ _sample = jax.jit(_sampled)
 
 
 @partial(jax.jit, static_argnums=0)
-def _stacked(
-    own: tuple[bool, ...], prior: Prior, key: jax.Array, indices: jax.Array
-) -> list[jax.Array]:
+def _stacked(own: tuple[bool, ...], prior: Prior, key: Array, indices: Array) -> list[Array]:
     """Return the leaves that differ between environments, each with a leading axis."""
 
-    def differing(index: jax.Array) -> list[jax.Array]:
+    def differing(index: Array) -> list[Array]:
         leaves = jax.tree.leaves(_sampled(prior, key, index))
         return [leaf for leaf, differs in zip(leaves, own, strict=True) if differs]
 

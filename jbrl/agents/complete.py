@@ -19,6 +19,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jax import Array
 
 from jbrl.base.errors import JbrlError, nearest, shown
 from jbrl.base.parameters import GREATEST_NUMBER, SMALLEST_NUMBER, check_known, check_parameters
@@ -29,12 +30,12 @@ from jbrl.rollout import contract
 KINDS = ("uniform", "log_uniform", "choice")
 
 
-def uniform(u: jax.Array, low: Any, high: Any) -> jax.Array:
+def uniform(u: Array, low: Any, high: Any) -> Array:
     """Return the quantile `u` in [0, 1) of the uniform distribution on [low, high]: [] float32."""
     return jnp.clip(low + u * (high - low), low, high)
 
 
-def log_uniform(u: jax.Array, low: Any, high: Any) -> jax.Array:
+def log_uniform(u: Array, low: Any, high: Any) -> Array:
     """Return the quantile `u` of the distribution whose logarithm is uniform on
     [ln low, ln high]: [] float32.
     """
@@ -52,7 +53,7 @@ class Distribution:
     # of the parameter among those of its agent: each has its own random number
     place: int = static(0)
 
-    def draw(self, key: jax.Array) -> jax.Array:
+    def draw(self, key: Array) -> Array:
         """Draw one value, [] float32, int32 or bool."""
         values = jnp.stack([jnp.asarray(v) for v in self.values])
         u = jax.random.uniform(jax.random.fold_in(key, self.place))
@@ -95,15 +96,15 @@ class Complete(contract.DrawsParameters, contract.HasCost, contract.Agent[Any, A
         """Return what the agent says."""
         return self.base.refusal(n_actions)
 
-    def draw(self, key: jax.Array) -> contract.Agent:
+    def draw(self, key: Array) -> contract.Agent:
         """Draw the agent of one lifetime."""
         return dataclasses.replace(self.base, **self.values(key))  # type: ignore[type-var]
 
-    def values(self, key: jax.Array) -> dict[str, jax.Array]:
+    def values(self, key: Array) -> dict[str, Array]:
         """See `DrawsParameters`."""
         return {name: distribution.draw(key) for name, distribution in self.distributions.items()}
 
-    def draw_and_train(self, key: jax.Array, prior: Prior) -> tuple[contract.Agent, Any]:
+    def draw_and_train(self, key: Array, prior: Prior) -> tuple[contract.Agent, Any]:
         """Draw the agent of one lifetime, and what it learns on the prior."""
         agent = self.draw(key)
         return agent, agent.train(

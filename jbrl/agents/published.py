@@ -5,8 +5,8 @@ agents are not the ones that the paper describes. They are implemented here by t
 that each published number can be reproduced and explained.
 """
 
-import jax
 import jax.numpy as jnp
+from jax import Array
 
 from jbrl import vectorize
 from jbrl.agents import selection
@@ -44,9 +44,7 @@ class UnnormalisedSoftMax(Planner):
 
     tau: float = parameter(1.0, "temperature", low=1e-6)
 
-    def act(
-        self, key: jax.Array, state: Belief, observation: jax.Array
-    ) -> tuple[jax.Array, Belief]:
+    def act(self, key: Array, state: Belief, observation: Array) -> tuple[Array, Belief]:
         q = vectorize.get_entry(state.plan.q, observation) + state.plan.level
         weights = jnp.cumsum(jnp.exp(q / self.tau))
         u = (weights < sampling.uniforms(key)[0]).sum(dtype=jnp.int32)
@@ -66,15 +64,13 @@ class TruncatedBEB(Planner):
 
     beta: float = parameter(2.0, "weight of the bonus, of which the integer part counts", low=0.0)
 
-    def train(self, key: jax.Array, prior: DirichletPrior) -> Belief:
+    def train(self, key: Array, prior: DirichletPrior) -> Belief:
         return self._truncated().train(key, prior)
 
     def add_transition(self, state: Belief, transition: Transition) -> Belief:
         return self._truncated().add_transition(state, transition)
 
-    def act(
-        self, key: jax.Array, state: Belief, observation: jax.Array
-    ) -> tuple[jax.Array, Belief]:
+    def act(self, key: Array, state: Belief, observation: Array) -> tuple[Array, Belief]:
         tolerance = published_tolerance(state.plan.values + state.plan.level)
         return first_of_the_best(vectorize.get_entry(state.plan.q, observation), tolerance), state
 
@@ -117,34 +113,34 @@ class FrozenSBOSS(SBOSS):
 
     version = 3
 
-    def renewing(self, counts: jax.Array) -> float:
+    def renewing(self, counts: Array) -> float:
         # rows that have a next state without variance call for nothing
         frozen = bool((variances(counts) == 0).any(-1).all())
         return 0.004 if frozen else 1 / (1 + 4 * self.delta**2)
 
-    def models(self, counts: jax.Array, rewards: jax.Array) -> tuple[jax.Array, jax.Array]:
+    def models(self, counts: Array, rewards: Array) -> tuple[Array, Array]:
         n_pairs, n_states = counts.shape
         states = jnp.arange(n_pairs, dtype=jnp.int32) // (n_pairs // n_states)
         stay = jnp.arange(n_states, dtype=jnp.int32)[None, :] == states[:, None]
         none = (self.samples(counts) == 0)[:, None]
         return jnp.where(none, stay.astype(counts.dtype), counts), jnp.where(none, PADDING, rewards)
 
-    def outdated(self, state: SampledSetState, pair: jax.Array, now: jax.Array) -> jax.Array:
+    def outdated(self, state: SampledSetState, pair: Array, now: Array) -> Array:
         moved, fixed = has_moved(vectorize.get_row(state.reference, pair), now, self.delta)
         lost = (pair >= state.reference.shape[0] // 2) & (self.delta <= 1)
         return ~fixed.any() & (moved | lost)
 
-    def choose(self, state: SampledSetState, x: jax.Array, uniform: jax.Array) -> jax.Array:
+    def choose(self, state: SampledSetState, x: Array, uniform: Array) -> Array:
         tolerance = published_tolerance(state.q.max(-1) + state.level)
         return first_of_the_best(vectorize.get_row(state.q, x), tolerance)
 
 
 @record
 class CoarseState:
-    counts: jax.Array  # [S, A, S] float32, prior concentrations + transitions seen
-    rewards: jax.Array  # [S, A, S] float32, known
-    discount: jax.Array  # [] float32
-    q: jax.Array  # [S, A] float32
+    counts: Array  # [S, A, S] float32, prior concentrations + transitions seen
+    rewards: Array  # [S, A, S] float32, known
+    discount: Array  # [] float32
+    q: Array  # [S, A] float32
 
 
 @register_agent("e-Greedy-published", cite="castronovo2016")
@@ -166,31 +162,29 @@ class CoarseEpsilonGreedy(HasCost, Agent[CoarseState, CoarseState]):
     requires = BAYESIAN
     version = 2
 
-    def train(self, key: jax.Array, prior: DirichletPrior) -> CoarseState:
+    def train(self, key: Array, prior: DirichletPrior) -> CoarseState:
         return _solved(prior.mdps.concentrations, prior.mdps.rewards, prior.discount)
 
     def cost(self, prior: DirichletPrior) -> Cost:
         """As many steps as there are transitions: a hundred sweeps take about as long."""
         return Cost(steps=float(prior.mdps.concentrations.size))
 
-    def reset(self, key: jax.Array, knowledge: CoarseState) -> CoarseState:
+    def reset(self, key: Array, knowledge: CoarseState) -> CoarseState:
         return knowledge
 
-    def act(
-        self, key: jax.Array, state: CoarseState, observation: jax.Array
-    ) -> tuple[jax.Array, CoarseState]:
+    def act(self, key: Array, state: CoarseState, observation: Array) -> tuple[Array, CoarseState]:
         uniforms, values = sampling.uniforms(key), vectorize.get_row(state.q, observation)
         greedy = sampling.choose_maximiser(values, uniforms[1])
         return selection.epsilon_greedy(greedy, values.shape[0], self.epsilon, uniforms), state
 
-    def observe(self, key: jax.Array, state: CoarseState, transition: Transition) -> CoarseState:
+    def observe(self, key: Array, state: CoarseState, transition: Transition) -> CoarseState:
         counts = count_transition(
             state.counts, transition.observation, transition.action, transition.next_observation
         )
         return _solved(counts, state.rewards, state.discount)
 
 
-def _solved(counts: jax.Array, rewards: jax.Array, discount: jax.Array) -> CoarseState:
+def _solved(counts: Array, rewards: Array, discount: Array) -> CoarseState:
     transitions = mean_transitions(counts)
     solution = planning.value_iteration(
         transitions,
@@ -202,7 +196,7 @@ def _solved(counts: jax.Array, rewards: jax.Array, discount: jax.Array) -> Coars
     return CoarseState(counts, rewards, discount, solution.q)
 
 
-def published_tolerance(values: jax.Array) -> jax.Array:
+def published_tolerance(values: Array) -> Array:
     """Return the difference up to which action values tie, [] float32 from values [S], the same in
     all states.
 
@@ -212,7 +206,7 @@ def published_tolerance(values: jax.Array) -> jax.Array:
     return jnp.float32(planning.TIE_TOLERANCE) * jnp.abs(values).max()
 
 
-def first_of_the_best(q: jax.Array, tolerance: jax.Array) -> jax.Array:
+def first_of_the_best(q: Array, tolerance: Array) -> Array:
     """Return the action of lowest number among those within `tolerance` of the greatest value: []
     int32 from [A].
     """

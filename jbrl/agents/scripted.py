@@ -5,8 +5,8 @@ environments of bsuite.
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-import jax
 import jax.numpy as jnp
+from jax import Array
 
 from jbrl.agents.registry import register_agent
 from jbrl.base.errors import JbrlError
@@ -50,12 +50,10 @@ class Random(Agent[Prior, RandomState]):
     per decision.
     """
 
-    def reset(self, key: jax.Array, knowledge: Prior) -> RandomState:
+    def reset(self, key: Array, knowledge: Prior) -> RandomState:
         return RandomState(knowledge.spec.actions.n)
 
-    def act(
-        self, key: jax.Array, state: RandomState, observation: jax.Array
-    ) -> tuple[jax.Array, RandomState]:
+    def act(self, key: Array, state: RandomState, observation: Array) -> tuple[Array, RandomState]:
         return (sampling.uniforms(key)[0] * state.n_actions).astype(jnp.int32), state
 
 
@@ -63,8 +61,8 @@ class View(NamedTuple):
     """Inputs of a policy's decision."""
 
     environment: Any
-    seen: jax.Array  # the observation
-    memory: jax.Array  # of `MemoryChain`, the first observation of the episode
+    seen: Array  # the observation
+    memory: Array  # of `MemoryChain`, the first observation of the episode
 
 
 @record
@@ -72,7 +70,7 @@ class ScriptedState:
     """The environment, and what is remembered of the episode."""
 
     environment: Any
-    memory: jax.Array  # [n] float32: the first observation after that of the end
+    memory: Array  # [n] float32: the first observation after that of the end
 
 
 @register_agent("Scripted", cite="osband2020bsuite")
@@ -110,13 +108,13 @@ class Scripted(Agent[Any, ScriptedState], Oracle):
             )
         return inner
 
-    def reset(self, key: jax.Array, knowledge: Any) -> ScriptedState:
+    def reset(self, key: Array, knowledge: Any) -> ScriptedState:
         shape = knowledge.spec.observation.shape if isinstance(knowledge, MemoryChain) else (1,)
         return ScriptedState(knowledge, jnp.zeros(shape, jnp.float32))
 
     def act(
-        self, key: jax.Array, state: ScriptedState, observation: jax.Array
-    ) -> tuple[jax.Array, ScriptedState]:
+        self, key: Array, state: ScriptedState, observation: Array
+    ) -> tuple[Array, ScriptedState]:
         environment, memory = state.environment, state.memory
         if isinstance(
             environment, MemoryChain
@@ -126,42 +124,42 @@ class Scripted(Agent[Any, ScriptedState], Oracle):
         return action.astype(jnp.int32), ScriptedState(environment, memory)
 
 
-def _bandit(view: View) -> jax.Array:
+def _bandit(view: View) -> Array:
     return jnp.argmax(jnp.asarray(view.environment.arms))
 
 
-def _images(view: View) -> jax.Array:
+def _images(view: View) -> Array:
     known = view.environment._shown(jnp.asarray(view.environment.pixels))
     same = jnp.argmin(jnp.abs(known - view.seen[None]).sum((1, 2)))
     return jnp.asarray(view.environment.labels).at[same].get(mode="promise_in_bounds")
 
 
-def _catch(view: View) -> jax.Array:
+def _catch(view: View) -> Array:
     columns = jnp.arange(view.environment.columns, dtype=jnp.float32)
     ball = (view.seen[:-1] * columns[None]).sum()
     paddle = (view.seen[-1] * columns).sum()
     return 1 + jnp.sign(ball - paddle)
 
 
-def _deep_sea(view: View) -> jax.Array:
+def _deep_sea(view: View) -> Array:
     cell = jnp.maximum(view.seen, 0)
     return jnp.ravel(view.environment.mapping).at[cell].get(mode="promise_in_bounds")
 
 
-def _discounting(view: View) -> jax.Array:
+def _discounting(view: View) -> Array:
     return jnp.asarray(view.environment.mapping_seed % 5)
 
 
-def _memory(view: View) -> jax.Array:
+def _memory(view: View) -> Array:
     asked = jnp.arange(view.environment.num_bits, dtype=jnp.float32) == view.seen[1]
     return (asked & (view.memory[2:] > 0)).any()
 
 
-def _umbrella(view: View) -> jax.Array:
+def _umbrella(view: View) -> Array:
     return view.seen[0]
 
 
-def _mountain_car(view: View) -> jax.Array:
+def _mountain_car(view: View) -> Array:
     return jnp.where(view.seen[1] >= 0, 2, 0)
 
 
@@ -174,24 +172,24 @@ ENERGY = 1.5  # that may be missing, in units of m l²: below, no push
 HOME = (0.7, 0.35, 1.5)  # weights of x and x', and the sum from which the cart is driven back
 
 
-def _balanced(x: Any, x_dot: Any, theta: Any, theta_dot: Any) -> jax.Array:
+def _balanced(x: Any, x_dot: Any, theta: Any, theta_dot: Any) -> Array:
     """Return the action that keeps a pole up that is nearly upright."""
     lean = BALANCE[0] * x + BALANCE[1] * x_dot + BALANCE[2] * theta + BALANCE[3] * theta_dot
     return jnp.where(lean > DEAD, 2, jnp.where(lean < -DEAD, 0, 1))
 
 
-def _cart(view: View) -> tuple[jax.Array, jax.Array]:
+def _cart(view: View) -> tuple[Array, Array]:
     """Return position and speed of the cart."""
     threshold = view.environment.x_threshold
     return view.seen[0] * threshold, view.seen[1] * threshold
 
 
-def _cartpole(view: View) -> jax.Array:
+def _cartpole(view: View) -> Array:
     x, x_dot = _cart(view)
     return _balanced(x, x_dot, jnp.arctan2(view.seen[2], view.seen[3]), view.seen[4])
 
 
-def _swingup(view: View) -> jax.Array:
+def _swingup(view: View) -> Array:
     x, x_dot = _cart(view)
     theta, cos, theta_dot = jnp.arctan2(view.seen[2], view.seen[3]), view.seen[3], view.seen[4]
     # Energy of the pole beyond that of standing upright, in units of m l², l being half its length.
@@ -206,7 +204,7 @@ def _swingup(view: View) -> jax.Array:
     return jnp.where(caught, balanced, jnp.where(resting, 2, swung))
 
 
-POLICIES: dict[type, Callable[[View], jax.Array]] = {
+POLICIES: dict[type, Callable[[View], Array]] = {
     Bandit: _bandit,
     ImageBandit: _images,
     Catch: _catch,

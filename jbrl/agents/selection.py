@@ -6,8 +6,8 @@ what it drew when its results were stored: `softmax_sample` from logits, in one 
 `softmax_draw` from a `SoftmaxPolicy`, of which the linear agents need the probabilities as well.
 """
 
-import jax
 import jax.numpy as jnp
+from jax import Array
 
 from jbrl import vectorize
 from jbrl.base.pytree import record
@@ -18,11 +18,8 @@ GREATEST_PREFERENCE = 32.0  # preferences count as at most this, and at least as
 
 
 def epsilon_greedy(
-    greedy: jax.Array,
-    n_actions: int,
-    epsilon: float | jax.Array,
-    uniforms: jax.Array | tuple[jax.Array, ...],
-) -> jax.Array:
+    greedy: Array, n_actions: int, epsilon: float | Array, uniforms: Array | tuple[Array, ...]
+) -> Array:
     """Return `greedy`, or any of the actions with probability `epsilon`: [] int32.
 
     Args:
@@ -34,7 +31,7 @@ def epsilon_greedy(
 
 
 @vectorize.over_lanes
-def greatest(values: jax.Array) -> jax.Array:
+def greatest(values: Array) -> Array:
     """Return the first action of greatest value among [A]: [] int32; `NO_ACTION` where a value is
     NaN.
     """
@@ -46,7 +43,7 @@ def greatest(values: jax.Array) -> jax.Array:
     return vectorize.prevent_fusion_index(first)
 
 
-def softmax_sample(logits: jax.Array, uniform: jax.Array) -> jax.Array:
+def softmax_sample(logits: Array, uniform: Array) -> Array:
     """Return an action drawn from the softmax of `logits` [A], by one uniform number in [0, 1):
     [] int32.
 
@@ -62,7 +59,7 @@ def softmax_sample(logits: jax.Array, uniform: jax.Array) -> jax.Array:
     return vectorize.prevent_fusion_index(action)
 
 
-def softmax_sample_lanes(logits: jax.Array, uniform: jax.Array) -> tuple[jax.Array, jax.Array]:
+def softmax_sample_lanes(logits: Array, uniform: Array) -> tuple[Array, Array]:
     """Return actions drawn from the softmax of `logits` [A, N], by one uniform number each, [N]
     int32, and their log-probabilities [N].
     """
@@ -82,11 +79,11 @@ def softmax_sample_lanes(logits: jax.Array, uniform: jax.Array) -> tuple[jax.Arr
 class SoftmaxPolicy:
     """Softmax policy in one state."""
 
-    probabilities: jax.Array  # [A] float32
-    logs: jax.Array  # [A] float32
+    probabilities: Array  # [A] float32
+    logs: Array  # [A] float32
 
 
-def softmax(preferences: jax.Array) -> SoftmaxPolicy:
+def softmax(preferences: Array) -> SoftmaxPolicy:
     """Return the policy of preferences [..., A] float32, limited to [-32, 32]."""
     limited = jnp.clip(preferences, -GREATEST_PREFERENCE, GREATEST_PREFERENCE)
     shifted = limited - limited.max(-1, keepdims=True)
@@ -95,18 +92,18 @@ def softmax(preferences: jax.Array) -> SoftmaxPolicy:
     return SoftmaxPolicy(weights / total, shifted - jnp.log(total))
 
 
-def softmax_draw(now: SoftmaxPolicy, uniform: jax.Array) -> jax.Array:
+def softmax_draw(now: SoftmaxPolicy, uniform: Array) -> Array:
     """Return an action by a number in [0, 1): [] int32; the first one where a preference is NaN."""
     return sampling.inverse_cdf(sampling.cumulative(now.probabilities), uniform)
 
 
-def log_probability(now: SoftmaxPolicy, action: jax.Array) -> jax.Array:
+def log_probability(now: SoftmaxPolicy, action: Array) -> Array:
     """Return log pi(action): [] float32."""
     here = jnp.arange(now.logs.shape[-1], dtype=jnp.int32) == action
     return jnp.where(here, now.logs, 0.0).sum()
 
 
-def log_gradient(now: SoftmaxPolicy, action: jax.Array) -> jax.Array:
+def log_gradient(now: SoftmaxPolicy, action: Array) -> Array:
     """Return the gradient of log pi(action) by the preferences: [A] float32.
 
     Limits of the preferences are passed over.

@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import Array
 from jax.extend import core
 
 FEWEST_TRACES = 2  # compared
@@ -129,7 +130,7 @@ def _constants(value: Any) -> Iterator[bytes]:
     elif isinstance(value, tuple | list):
         for part in value:
             yield from _constants(part)
-    elif isinstance(value, jax.Array) and jnp.issubdtype(value.dtype, jax.dtypes.prng_key):
+    elif isinstance(value, Array) and jnp.issubdtype(value.dtype, jax.dtypes.prng_key):
         yield from _constants(jax.random.key_data(value))
-    elif isinstance(value, np.ndarray | np.generic | jax.Array):
+    elif isinstance(value, np.ndarray | np.generic | Array):
         yield np.asarray(value).tobytes()

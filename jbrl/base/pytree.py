@@ -10,6 +10,7 @@ from typing import Any, TypeVar, dataclass_transform
 
 import jax
 import jax.numpy as jnp
+from jax import Array
 
 T = TypeVar("T")
 
@@ -47,6 +48,6 @@ def record(cls: type[T]) -> type[T]:
     return made
 
 
-def select(condition: jax.Array, new: T, old: T) -> T:
+def select(condition: Array, new: T, old: T) -> T:
     """Return `new` where `condition` ([] bool) holds, else `old`: pytrees of one structure."""
     return jax.tree.map(lambda a, b: jnp.where(condition, a, b), new, old)

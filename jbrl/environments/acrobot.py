@@ -5,7 +5,7 @@ from typing import Self
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import lax
+from jax import Array, lax
 
 from jbrl import vectorize
 from jbrl.base.parameters import parameter
@@ -28,18 +28,18 @@ COSINE = (2.443315711809948e-5, -1.388731625493765e-3, 4.166664568298827e-2)
 # half the width of each range, relative to its middle: 0.8 to 1.2 each, and 8 to 10
 SPREADS = {"mass_1": 0.2, "length_1": 0.2, "mass_2": 0.2, "length_2": 0.2, "gravity": 1 / 9}
 
-Angles = tuple[jax.Array, jax.Array, jax.Array, jax.Array]  # θ1, θ2, θ1', θ2'
+Angles = tuple[Array, Array, Array, Array]  # θ1, θ2, θ1', θ2'
 
 
 @record
 class AcrobotState:
     """The two links, and steps of the episode."""
 
-    theta_1: jax.Array  # [] float32, rad, 0: hanging down
-    theta_2: jax.Array  # [] float32, rad, of the second link against the first
-    theta_1_dot: jax.Array  # [] float32, rad/s
-    theta_2_dot: jax.Array  # [] float32, rad/s
-    steps: jax.Array  # [] int32, of this episode
+    theta_1: Array  # [] float32, rad, 0: hanging down
+    theta_2: Array  # [] float32, rad, of the second link against the first
+    theta_1_dot: Array  # [] float32, rad/s
+    theta_2_dot: Array  # [] float32, rad/s
+    steps: Array  # [] int32, of this episode
 
 
 @register_environment("Acrobot", cite="jordan2020")
@@ -103,11 +103,11 @@ class Acrobot(Environment[AcrobotState], Perturbed):
     def typical_steps(self) -> float:
         return float(self.max_steps) / 8
 
-    def perturb(self, key: jax.Array) -> Self:
+    def perturb(self, key: Array) -> Self:
         offsets = jax.random.uniform(key, (len(SPREADS),), minval=-1.0, maxval=1.0)
         return self.moved(SPREADS, offsets)
 
-    def reset(self, key: jax.Array) -> tuple[AcrobotState, jax.Array]:
+    def reset(self, key: Array) -> tuple[AcrobotState, Array]:
         zero = jnp.float32(0)
         angles = jnp.where(
             self.random_start, jnp.float32(START) * (2 * sampling.uniforms(key) - 1), zero
@@ -115,9 +115,7 @@ class Acrobot(Environment[AcrobotState], Perturbed):
         state = AcrobotState(angles[0], angles[1], zero, zero, jnp.int32(0))
         return state, _observation(state)
 
-    def step(
-        self, key: jax.Array, state: AcrobotState, action: jax.Array
-    ) -> tuple[AcrobotState, Step]:
+    def step(self, key: Array, state: AcrobotState, action: Array) -> tuple[AcrobotState, Step]:
         del key
         links, torque = self._links(), (action - 1).astype(jnp.float32)
         angles = (state.theta_1, state.theta_2, state.theta_1_dot, state.theta_2_dot)
@@ -136,7 +134,7 @@ class Acrobot(Environment[AcrobotState], Perturbed):
         reward = jnp.where(ended, jnp.float32(0), jnp.float32(-0.1))
         return after, Step(_observation(after), reward, ended)
 
-    def _is_up(self, state: AcrobotState) -> jax.Array:
+    def _is_up(self, state: AcrobotState) -> Array:
         """Return whether the end of the second link is higher than the first is long, [] bool."""
         elbow = -self.length_1 * jnp.cos(state.theta_1)
         return elbow - self.length_2 * jnp.cos(state.theta_1 + state.theta_2) > self.length_1
@@ -158,23 +156,21 @@ class Acrobot(Environment[AcrobotState], Perturbed):
 class Links:
     """Constants of the equations of motion, [] float32 each."""
 
-    inertia_1: (
-        float | jax.Array
-    )  # of both links in line at the first joint, less twice the coupling
-    inertia_2: float | jax.Array  # of the second link at its joint
-    coupling: float | jax.Array  # m2 l1 lc2
-    weight_1: float | jax.Array  # (m1 lc1 + m2 l1) g
-    weight_2: float | jax.Array  # m2 lc2 g
+    inertia_1: float | Array  # of both links in line at the first joint, less twice the coupling
+    inertia_2: float | Array  # of the second link at its joint
+    coupling: float | Array  # m2 l1 lc2
+    weight_1: float | Array  # (m1 lc1 + m2 l1) g
+    weight_2: float | Array  # m2 lc2 g
 
 
-def _runge_kutta(links: Links, now: Angles, torque: jax.Array, last: jax.Array) -> Angles:
+def _runge_kutta(links: Links, now: Angles, torque: Array, last: Array) -> Angles:
     """Return the angles and velocities `H` seconds later.
 
     Args:
       last: time at which the fourth slope is taken, `H` or half of it.
     """
 
-    def moved(rates: Angles, time: float | jax.Array) -> Angles:
+    def moved(rates: Angles, time: float | Array) -> Angles:
         a, b, c, d = (v + time * rate for v, rate in zip(now, rates, strict=True))
         return a, b, c, d
 
@@ -186,7 +182,7 @@ def _runge_kutta(links: Links, now: Angles, torque: jax.Array, last: jax.Array) 
     return moved((a, b, c, d), H / 6)
 
 
-def _rates(links: Links, now: Angles, torque: jax.Array) -> Angles:
+def _rates(links: Links, now: Angles, torque: Array) -> Angles:
     """Return the derivatives of the angles and velocities (Sutton and Barto 1998, section 11.3)."""
     theta_1, theta_2, dot_1, dot_2 = now
     (sin_1, cos_1), (sin_2, cos_2) = sine_and_cosine(theta_1), sine_and_cosine(theta_2)
@@ -201,7 +197,7 @@ def _rates(links: Links, now: Angles, torque: jax.Array) -> Angles:
     return dot_1, dot_2, -(ratio * acc_2 + phi_1 / d1), acc_2
 
 
-def sine_and_cosine(angle: jax.Array) -> tuple[jax.Array, jax.Array]:
+def sine_and_cosine(angle: Array) -> tuple[Array, Array]:
     """Return sin and cos of an angle within 1000 rad, [] float32 each, with errors below 1e-7.
 
     XLA computes each by itself, and takes four times as long: a step asks for 80 pairs. What is
@@ -222,7 +218,7 @@ def sine_and_cosine(angle: jax.Array) -> tuple[jax.Array, jax.Array]:
     return vectorize.prevent_fusion(sin), vectorize.prevent_fusion(cos)
 
 
-def _polynomial(x: jax.Array, coefficients: tuple[float, ...]) -> jax.Array:
+def _polynomial(x: Array, coefficients: tuple[float, ...]) -> Array:
     """Return the polynomial with these coefficients, the highest one first."""
     result = jnp.float32(coefficients[0])
     for coefficient in coefficients[1:]:
@@ -230,10 +226,10 @@ def _polynomial(x: jax.Array, coefficients: tuple[float, ...]) -> jax.Array:
     return result
 
 
-def _wrapped(angle: jax.Array) -> jax.Array:
+def _wrapped(angle: Array) -> Array:
     """Return an angle in [-π, π)."""
     return jnp.mod(angle + jnp.float32(np.pi), jnp.float32(TURN)) - jnp.float32(np.pi)
 
 
-def _observation(state: AcrobotState) -> jax.Array:
+def _observation(state: AcrobotState) -> Array:
     return jnp.stack([state.theta_1, state.theta_2, state.theta_1_dot, state.theta_2_dot])

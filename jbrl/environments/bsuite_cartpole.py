@@ -2,9 +2,9 @@
 
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import Array
 
 from jbrl import vectorize
 from jbrl.base.parameters import parameter
@@ -25,20 +25,20 @@ FASTEST = 10.0  # nominal bound of velocities in observations
 class CartPole:
     """The cart, the pole and the time."""
 
-    x: jax.Array  # [] float32, m
-    x_dot: jax.Array  # [] float32, m/s
-    theta: jax.Array  # [] float32, rad, 0: upright
-    theta_dot: jax.Array  # [] float32, rad/s
-    steps: jax.Array  # [] int32, of this episode
+    x: Array  # [] float32, m
+    x_dot: Array  # [] float32, m/s
+    theta: Array  # [] float32, rad, 0: upright
+    theta_dot: Array  # [] float32, rad/s
+    steps: Array  # [] int32, of this episode
 
 
-def start(key: jax.Array, middle: float) -> CartPole:
+def start(key: Array, middle: float) -> CartPole:
     """Return the start of an episode: four numbers within `START` of 0, the angle of `middle`."""
     x, x_dot, theta, theta_dot = 2 * START * sampling.four_uniforms(key) - START
     return CartPole(x, x_dot, theta + jnp.float32(middle), theta_dot, jnp.int32(0))
 
 
-def move(state: CartPole, action: jax.Array) -> CartPole:
+def move(state: CartPole, action: Array) -> CartPole:
     """Return the state one explicit Euler step later, for the actions left, stay, right (0,
     1, 2).
     """
@@ -67,7 +67,7 @@ def last_step(max_time: float) -> int:
     return int(np.argmax(sums > max_time)) + 1
 
 
-def seen(state: CartPole, cos: jax.Array, x_limit: Any, max_time: Any) -> list[jax.Array]:
+def seen(state: CartPole, cos: Array, x_limit: Any, max_time: Any) -> list[Array]:
     """Return the six numbers that both environments show, each [] float32."""
     time = state.steps.astype(jnp.float32) * jnp.float32(TAU)
     return [
@@ -85,7 +85,7 @@ class BsuiteCartPoleState:
     """The cart and the pole, and the results of the episode so far."""
 
     physics: CartPole
-    earned: jax.Array  # [] float32, return of the episode
+    earned: Array  # [] float32, return of the episode
 
 
 @register_environment("BsuiteCartPole", cite="osband2020bsuite")
@@ -131,12 +131,12 @@ class BsuiteCartPole(Environment[BsuiteCartPoleState]):
     def typical_steps(self) -> float:
         return float(self.last) / 4
 
-    def reset(self, key: jax.Array) -> tuple[BsuiteCartPoleState, jax.Array]:
+    def reset(self, key: Array) -> tuple[BsuiteCartPoleState, Array]:
         state = BsuiteCartPoleState(start(key, 0.0), jnp.float32(0))
         return state, self._observation(state.physics, jnp.cos(state.physics.theta))
 
     def step(
-        self, key: jax.Array, state: BsuiteCartPoleState, action: jax.Array
+        self, key: Array, state: BsuiteCartPoleState, action: Array
     ) -> tuple[BsuiteCartPoleState, Step]:
         del key
         physics = move(state.physics, action)
@@ -147,10 +147,10 @@ class BsuiteCartPole(Environment[BsuiteCartPoleState]):
         after = BsuiteCartPoleState(physics, state.earned + reward)
         return after, Step(self._observation(physics, cos), reward, ended)
 
-    def metrics(self, state: BsuiteCartPoleState) -> dict[str, jax.Array]:
+    def metrics(self, state: BsuiteCartPoleState) -> dict[str, Array]:
         return {"raw_return": state.earned}
 
-    def _observation(self, state: CartPole, cos: jax.Array) -> jax.Array:
+    def _observation(self, state: CartPole, cos: Array) -> Array:
         return jnp.stack(seen(state, cos, self.x_threshold, self.max_time))
 
 
@@ -159,8 +159,8 @@ class SwingupState:
     """The cart and the pole, and the results of the episode so far."""
 
     physics: CartPole
-    upright: jax.Array  # [] int32, steps that were rewarded
-    moves: jax.Array  # [] int32, steps that were paid for
+    upright: Array  # [] int32, steps that were rewarded
+    moves: Array  # [] int32, steps that were paid for
 
 
 @register_environment("BsuiteCartPoleSwingup", cite="osband2020bsuite")
@@ -206,14 +206,12 @@ class BsuiteCartPoleSwingup(Environment[SwingupState]):
     def typical_steps(self) -> float:
         return float(self.last)
 
-    def reset(self, key: jax.Array) -> tuple[SwingupState, jax.Array]:
+    def reset(self, key: Array) -> tuple[SwingupState, Array]:
         physics = start(key, np.pi)
         state = SwingupState(physics, jnp.int32(0), jnp.int32(0))
         return state, self._observation(physics, jnp.cos(physics.theta))
 
-    def step(
-        self, key: jax.Array, state: SwingupState, action: jax.Array
-    ) -> tuple[SwingupState, Step]:
+    def step(self, key: Array, state: SwingupState, action: Array) -> tuple[SwingupState, Step]:
         del key
         physics = move(state.physics, action)
         cos = vectorize.prevent_fusion(jnp.cos(physics.theta))
@@ -226,21 +224,21 @@ class BsuiteCartPoleSwingup(Environment[SwingupState]):
         )
         return after, Step(self._observation(physics, cos), reward, ended)
 
-    def metrics(self, state: SwingupState) -> dict[str, jax.Array]:
+    def metrics(self, state: SwingupState) -> dict[str, Array]:
         upright = state.upright.astype(jnp.float32)
         earned = upright - self.move_cost * state.moves.astype(jnp.float32)
         return {"raw_return": earned, "total_upright": upright}
 
-    def _near(self, state: CartPole) -> jax.Array:
+    def _near(self, state: CartPole) -> Array:
         return jnp.abs(state.x) < self.x_reward_threshold
 
-    def _slow(self, state: CartPole) -> jax.Array:
+    def _slow(self, state: CartPole) -> Array:
         return jnp.abs(state.theta_dot) < self.theta_dot_threshold
 
-    def _observation(self, state: CartPole, cos: jax.Array) -> jax.Array:
+    def _observation(self, state: CartPole, cos: Array) -> Array:
         flags = [_sign(self._near(state)), _sign(self._slow(state))]
         return jnp.stack([*seen(state, cos, self.x_threshold, self.max_time), *flags])
 
 
-def _sign(flag: jax.Array) -> jax.Array:
+def _sign(flag: Array) -> Array:
     return jnp.where(flag, jnp.float32(1), jnp.float32(-1))

@@ -5,6 +5,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import Array
 
 from jbrl import vectorize
 from jbrl.base.parameters import parameter
@@ -18,7 +19,7 @@ from jbrl.mdp import sampling
 class BanditState:
     """State of a bandit: the regret of the last pull."""
 
-    regret: jax.Array  # [] float32, 0 before the pull
+    regret: Array  # [] float32, 0 before the pull
 
 
 @register_environment("Bandit", cite="osband2020bsuite")
@@ -53,19 +54,17 @@ class Bandit(Environment[BanditState]):
     def typical_steps(self) -> float:
         return 1.0
 
-    def reset(self, key: jax.Array) -> tuple[BanditState, jax.Array]:
+    def reset(self, key: Array) -> tuple[BanditState, Array]:
         del key
         return BanditState(jnp.float32(0)), jnp.ones((1,), jnp.float32)
 
-    def step(
-        self, key: jax.Array, state: BanditState, action: jax.Array
-    ) -> tuple[BanditState, Step]:
+    def step(self, key: Array, state: BanditState, action: Array) -> tuple[BanditState, Step]:
         del key, state
         reward = jnp.asarray(self.arms).at[action].get(mode="promise_in_bounds")
         after = BanditState(1 - reward)
         return after, Step(jnp.ones((1,), jnp.float32), reward, jnp.bool_(True))
 
-    def metrics(self, state: BanditState) -> dict[str, jax.Array]:
+    def metrics(self, state: BanditState) -> dict[str, Array]:
         return {"total_regret": state.regret}
 
 
@@ -79,9 +78,9 @@ def arm_rewards(n_arms: int, seed: int) -> np.ndarray:
 class CatchState:
     """The ball and the paddle, which stays in the last row."""
 
-    ball_x: jax.Array  # [] int32, column
-    ball_y: jax.Array  # [] int32, row
-    paddle_x: jax.Array  # [] int32, column
+    ball_x: Array  # [] int32, column
+    ball_y: Array  # [] int32, row
+    paddle_x: Array  # [] int32, column
 
 
 @register_environment("Catch", cite="osband2020bsuite")
@@ -115,12 +114,12 @@ class Catch(Environment[CatchState]):
     def typical_steps(self) -> float:
         return self.rows - 1.0
 
-    def reset(self, key: jax.Array) -> tuple[CatchState, jax.Array]:
+    def reset(self, key: Array) -> tuple[CatchState, Array]:
         ball_x = sampling.uniform_index(sampling.uniforms(key)[0], self.columns)
         state = CatchState(ball_x, jnp.int32(0), jnp.int32(self.columns // 2))
         return state, self._board(state)
 
-    def step(self, key: jax.Array, state: CatchState, action: jax.Array) -> tuple[CatchState, Step]:
+    def step(self, key: Array, state: CatchState, action: Array) -> tuple[CatchState, Step]:
         del key
         moved = jnp.clip(state.paddle_x + action - 1, 0, self.columns - 1)
         paddle_x = vectorize.prevent_fusion_index(moved)
@@ -130,11 +129,11 @@ class Catch(Environment[CatchState]):
         reward = jnp.where(ended, outcome, jnp.float32(0))
         return after, Step(self._board(after), reward, ended)
 
-    def metrics(self, state: CatchState) -> dict[str, jax.Array]:
+    def metrics(self, state: CatchState) -> dict[str, Array]:
         missed = (state.ball_y == self.rows - 1) & (state.ball_x != state.paddle_x)
         return {"total_regret": jnp.where(missed, jnp.float32(2), jnp.float32(0))}
 
-    def _board(self, state: CatchState) -> jax.Array:
+    def _board(self, state: CatchState) -> Array:
         cells = jnp.arange(self.rows * self.columns, dtype=jnp.int32)
         ball = state.ball_y * self.columns + state.ball_x
         paddle = (self.rows - 1) * self.columns + state.paddle_x
@@ -151,8 +150,8 @@ BEST = 1.1  # reward of one of the chains; 1 of the others
 class DiscountingChainState:
     """Index of the chain, and step of the episode."""
 
-    chain: jax.Array  # [] int32, -1 before the first action
-    steps: jax.Array  # [] int32, of this episode
+    chain: Array  # [] int32, -1 before the first action
+    steps: Array  # [] int32, of this episode
 
 
 @register_environment("DiscountingChain", cite="osband2020bsuite")
@@ -182,13 +181,13 @@ class DiscountingChain(Environment[DiscountingChainState]):
     def typical_steps(self) -> float:
         return float(LENGTH)
 
-    def reset(self, key: jax.Array) -> tuple[DiscountingChainState, jax.Array]:
+    def reset(self, key: Array) -> tuple[DiscountingChainState, Array]:
         del key
         state = DiscountingChainState(jnp.int32(-1), jnp.int32(0))
         return state, _observation(state)
 
     def step(
-        self, key: jax.Array, state: DiscountingChainState, action: jax.Array
+        self, key: Array, state: DiscountingChainState, action: Array
     ) -> tuple[DiscountingChainState, Step]:
         del key
         chain = jnp.where(state.steps == 0, action, state.chain)
@@ -204,7 +203,7 @@ class DiscountingChain(Environment[DiscountingChainState]):
         return after, Step(_observation(after), reward, ended)
 
 
-def _observation(state: DiscountingChainState) -> jax.Array:
+def _observation(state: DiscountingChainState) -> Array:
     time = state.steps.astype(jnp.float32) * jnp.float32(1 / LENGTH)
     return jnp.stack([state.chain.astype(jnp.float32), time])
 
@@ -217,12 +216,10 @@ QUERY_BITS = 24  # of a key, that choose the query of a memory chain
 class MemoryChainState:
     """Context to remember, query to come, and step of the episode."""
 
-    words: (
-        jax.Array
-    )  # [⌈num_bits / 32⌉] uint32, bit i of the context is bit i mod 32 of word ⌊i / 32⌋
-    query: jax.Array  # [] int32, number of the bit that is asked for
-    steps: jax.Array  # [] int32, of this episode
-    right: jax.Array  # [] bool, of the last answer, once the episode has ended
+    words: Array  # [⌈num_bits / 32⌉] uint32, bit i of the context is bit i mod 32 of word ⌊i / 32⌋
+    query: Array  # [] int32, number of the bit that is asked for
+    steps: Array  # [] int32, of this episode
+    right: Array  # [] bool, of the last answer, once the episode has ended
 
 
 @register_environment("MemoryChain", cite="osband2020bsuite")
@@ -259,7 +256,7 @@ class MemoryChain(Environment[MemoryChainState]):
     def typical_steps(self) -> float:
         return float(self.memory_length) + 1
 
-    def reset(self, key: jax.Array) -> tuple[MemoryChainState, jax.Array]:
+    def reset(self, key: Array) -> tuple[MemoryChainState, Array]:
         if self.num_bits <= KEY_BITS - QUERY_BITS:
             data = jax.random.key_data(key)
             words = data[: -(-self.num_bits // 32)]
@@ -272,7 +269,7 @@ class MemoryChain(Environment[MemoryChainState]):
         return state, self._observation(state)
 
     def step(
-        self, key: jax.Array, state: MemoryChainState, action: jax.Array
+        self, key: Array, state: MemoryChainState, action: Array
     ) -> tuple[MemoryChainState, Step]:
         del key
         ended = state.steps == self.memory_length
@@ -285,12 +282,12 @@ class MemoryChain(Environment[MemoryChainState]):
         after = MemoryChainState(state.words, state.query, state.steps + 1, right)
         return after, Step(self._observation(state), reward, ended)
 
-    def metrics(self, state: MemoryChainState) -> dict[str, jax.Array]:
+    def metrics(self, state: MemoryChainState) -> dict[str, Array]:
         wrong = (state.steps > self.memory_length) & ~state.right
         regret = jnp.where(wrong, jnp.float32(2), jnp.float32(0))
         return {"total_perfect": state.right.astype(jnp.float32), "total_regret": regret}
 
-    def _observation(self, state: MemoryChainState) -> jax.Array:
+    def _observation(self, state: MemoryChainState) -> Array:
         length = jnp.asarray(self.memory_length, jnp.int32)
         left = 1 - state.steps.astype(jnp.float32) / length.astype(jnp.float32)
         query = jnp.where(state.steps == length - 1, state.query, 0).astype(jnp.float32)
@@ -303,9 +300,9 @@ class MemoryChain(Environment[MemoryChainState]):
 class UmbrellaChainState:
     """The weather, the umbrella, and step of the episode."""
 
-    need: jax.Array  # [] int32, 1: an umbrella is needed
-    have: jax.Array  # [] int32, 1: the agent has one
-    steps: jax.Array  # [] int32, of this episode
+    need: Array  # [] int32, 1: an umbrella is needed
+    have: Array  # [] int32, 1: the agent has one
+    steps: Array  # [] int32, of this episode
 
 
 @register_environment("UmbrellaChain", cite="osband2020bsuite")
@@ -338,13 +335,13 @@ class UmbrellaChain(Environment[UmbrellaChainState]):
     def typical_steps(self) -> float:
         return float(self.chain_length)
 
-    def reset(self, key: jax.Array) -> tuple[UmbrellaChainState, jax.Array]:
+    def reset(self, key: Array) -> tuple[UmbrellaChainState, Array]:
         bits = _random_bits(key, self.n_distractor + 2)
         state = UmbrellaChainState(bits[0], bits[1], jnp.int32(0))
         return state, self._observation(state, bits[2:])
 
     def step(
-        self, key: jax.Array, state: UmbrellaChainState, action: jax.Array
+        self, key: Array, state: UmbrellaChainState, action: Array
     ) -> tuple[UmbrellaChainState, Step]:
         bits = _random_bits(key, self.n_distractor + 2)  # as many as reset draws
         first = state.steps == 0
@@ -355,18 +352,18 @@ class UmbrellaChain(Environment[UmbrellaChainState]):
         reward = jnp.where(good, jnp.float32(1), jnp.float32(-1))
         return after, Step(self._observation(after, bits[2:]), reward, ended)
 
-    def metrics(self, state: UmbrellaChainState) -> dict[str, jax.Array]:
+    def metrics(self, state: UmbrellaChainState) -> dict[str, Array]:
         wrong = (state.steps == self.chain_length) & (state.have != state.need)
         return {"total_regret": jnp.where(wrong, jnp.float32(2), jnp.float32(0))}
 
-    def _observation(self, state: UmbrellaChainState, distractors: jax.Array) -> jax.Array:
+    def _observation(self, state: UmbrellaChainState, distractors: Array) -> Array:
         length = jnp.asarray(self.chain_length, jnp.int32).astype(jnp.float32)
         left = 1 - state.steps.astype(jnp.float32) / length
         known = [state.need.astype(jnp.float32), state.have.astype(jnp.float32), left]
         return jnp.concatenate([jnp.stack(known), distractors.astype(jnp.float32)])
 
 
-def _random_bits(key: jax.Array, n: int) -> jax.Array:
+def _random_bits(key: Array, n: int) -> Array:
     """Return n fair bits, [n] int32: those of the key's own words where they suffice."""
     if n <= KEY_BITS:
         return sampling.bits_of(jax.random.key_data(key), n)

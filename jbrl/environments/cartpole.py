@@ -5,6 +5,7 @@ from typing import Self
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import Array
 
 from jbrl import vectorize
 from jbrl.base.parameters import parameter
@@ -29,11 +30,11 @@ SPREADS = {
 class CartPoleState:
     """The cart, the pole, and steps of the episode."""
 
-    x: jax.Array  # [] float32, m
-    x_dot: jax.Array  # [] float32, m/s
-    theta: jax.Array  # [] float32, rad, 0: upright
-    theta_dot: jax.Array  # [] float32, rad/s
-    steps: jax.Array  # [] int32, of this episode
+    x: Array  # [] float32, m
+    x_dot: Array  # [] float32, m/s
+    theta: Array  # [] float32, rad, 0: upright
+    theta_dot: Array  # [] float32, rad/s
+    steps: Array  # [] int32, of this episode
 
 
 @register_environment("CartPole", cite="jordan2020")
@@ -90,19 +91,17 @@ class CartPole(Environment[CartPoleState], Perturbed):
     def typical_steps(self) -> float:
         return float(self.max_steps) / 4
 
-    def perturb(self, key: jax.Array) -> Self:
+    def perturb(self, key: Array) -> Self:
         offsets = jax.random.uniform(key, (len(SPREADS),), minval=-1.0, maxval=1.0)
         return self.moved(SPREADS, offsets)
 
-    def reset(self, key: jax.Array) -> tuple[CartPoleState, jax.Array]:
+    def reset(self, key: Array) -> tuple[CartPoleState, Array]:
         del key
         zero = jnp.float32(0)
         state = CartPoleState(zero, zero, zero, zero, jnp.int32(0))
         return state, _observation(state)
 
-    def step(
-        self, key: jax.Array, state: CartPoleState, action: jax.Array
-    ) -> tuple[CartPoleState, Step]:
+    def step(self, key: Array, state: CartPoleState, action: Array) -> tuple[CartPoleState, Step]:
         del key
         x_acc, theta_acc = self._accelerations(state, action)
         # The angle needs no wrapping: an episode ends long before half a turn.
@@ -120,9 +119,7 @@ class CartPole(Environment[CartPoleState], Perturbed):
         )
         return after, Step(_observation(after), jnp.float32(1), ended)
 
-    def _accelerations(
-        self, state: CartPoleState, action: jax.Array
-    ) -> tuple[jax.Array, jax.Array]:
+    def _accelerations(self, state: CartPoleState, action: Array) -> tuple[Array, Array]:
         """Return x'' and θ'', [] float32 each."""
         mass, moment = self.pole_mass + self.cart_mass, self.pole_mass * self.half_length
         sin, cos = jnp.sin(state.theta), jnp.cos(state.theta)
@@ -140,5 +137,5 @@ class CartPole(Environment[CartPoleState], Perturbed):
         return (force + swing - moment * theta_acc * cos) / mass, theta_acc
 
 
-def _observation(state: CartPoleState) -> jax.Array:
+def _observation(state: CartPoleState) -> Array:
     return jnp.stack([state.x, state.x_dot, state.theta, state.theta_dot])

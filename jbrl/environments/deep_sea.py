@@ -2,9 +2,9 @@
 
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import Array
 
 from jbrl import vectorize
 from jbrl.base.parameters import parameter
@@ -20,10 +20,10 @@ COST = 0.01  # of N moves to the right
 class DeepSeaState:
     """Position in the sea, and record of the episode so far."""
 
-    row: jax.Array  # [] int32, from 0; N: the episode has ended
-    column: jax.Array  # [] int32, from 0
-    bad: jax.Array  # [] bool, the diagonal was left by going left
-    found: jax.Array  # [] bool, the treasure was found
+    row: Array  # [] int32, from 0; N: the episode has ended
+    column: Array  # [] int32, from 0
+    bad: Array  # [] bool, the diagonal was left by going left
+    found: Array  # [] bool, the treasure was found
 
 
 @register_environment("DeepSea", cite="osband2020bsuite")
@@ -82,14 +82,12 @@ class DeepSea(Environment[DeepSeaState]):
     def typical_steps(self) -> float:
         return float(self.size)
 
-    def reset(self, key: jax.Array) -> tuple[DeepSeaState, jax.Array]:
+    def reset(self, key: Array) -> tuple[DeepSeaState, Array]:
         del key
         zero, no = jnp.int32(0), jnp.bool_(False)
         return DeepSeaState(zero, zero, no, no), zero
 
-    def step(
-        self, key: jax.Array, state: DeepSeaState, action: jax.Array
-    ) -> tuple[DeepSeaState, Step]:
+    def step(self, key: Array, state: DeepSeaState, action: Array) -> tuple[DeepSeaState, Step]:
         N, last = self.size, self.size - 1
         slip, noise = sampling.uniforms(key)
         row, column = state.row, state.column
@@ -111,7 +109,7 @@ class DeepSea(Environment[DeepSeaState]):
             observation, reward, ended
         )
 
-    def metrics(self, state: DeepSeaState) -> dict[str, jax.Array]:
+    def metrics(self, state: DeepSeaState) -> dict[str, Array]:
         return {
             "total_bad_episodes": state.bad.astype(jnp.float32),
             "denoised_return": state.found.astype(jnp.float32),

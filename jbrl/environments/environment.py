@@ -15,6 +15,7 @@ from typing import Any, ClassVar, Generic, Self, dataclass_transform
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import Array
 from typing_extensions import TypeVar
 
 from jbrl.base.errors import JbrlError, Register, with_hints
@@ -32,11 +33,11 @@ class Step:
     """Result of an action."""
 
     # as the spec says; after the last step of an episode the terminal observation
-    observation: jax.Array
-    reward: jax.Array  # [] float32
-    terminated: jax.Array  # [] bool, the episode has ended: nothing can be earned afterwards
+    observation: Array
+    reward: Array  # [] float32
+    terminated: Array  # [] bool, the episode has ended: nothing can be earned afterwards
     # [] bool, the episode was cut off: never together with `terminated`
-    truncated: jax.Array = np.False_  # type: ignore[assignment]
+    truncated: Array = np.False_  # type: ignore[assignment]
 
 
 class Environment(Generic[State]):
@@ -85,15 +86,15 @@ class Environment(Generic[State]):
         """
         return 100.0
 
-    def reset(self, key: jax.Array) -> tuple[State, Any]:
+    def reset(self, key: Array) -> tuple[State, Any]:
         """Start an episode: its state, of any structure, and the first observation."""
         raise NotImplementedError(f"{type(self).__name__} has no method reset")
 
-    def step(self, key: jax.Array, state: State, action: jax.Array) -> tuple[State, Step]:
+    def step(self, key: Array, state: State, action: Array) -> tuple[State, Step]:
         """Take one action, [] int32 from 0..n-1."""
         raise NotImplementedError(f"{type(self).__name__} has no method step")
 
-    def metrics(self, state: State) -> dict[str, jax.Array]:
+    def metrics(self, state: State) -> dict[str, Array]:
         """Return counters of the episode so far, [] float32 each, for example regret.
 
         Recorders add them up over episodes. Default: none.
@@ -105,11 +106,11 @@ class Environment(Generic[State]):
 class Perturbed:
     """Mixin of environments whose physics differ from one lifetime to the next."""
 
-    def perturb(self, key: jax.Array) -> Self:
+    def perturb(self, key: Array) -> Self:
         """Draw the environment of one lifetime: the same class and shapes, other values."""
         raise NotImplementedError(f"{type(self).__name__} has no method perturb")
 
-    def moved(self, widths: Mapping[str, float], offsets: Iterable[jax.Array]) -> Self:
+    def moved(self, widths: Mapping[str, float], offsets: Iterable[Array]) -> Self:
         """Return the environment with the fields that `widths` names moved within their ranges.
 
         A field `spread` is a factor of all widths.
@@ -126,7 +127,7 @@ class Perturbed:
         return dataclasses.replace(this, **values)
 
 
-def drawn(environment: Environment, key: jax.Array) -> Environment:
+def drawn(environment: Environment, key: Array) -> Environment:
     """Return the environment of one lifetime: perturbed, if it is one whose physics differ."""
     return environment.perturb(key) if isinstance(environment, Perturbed) else environment
 

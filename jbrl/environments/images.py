@@ -6,9 +6,9 @@ import zlib
 from pathlib import Path
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import Array
 
 from jbrl.base.errors import JbrlError
 from jbrl.base.parameters import parameter
@@ -26,8 +26,8 @@ CLASSES = 10
 class ImageBanditState:
     """Label of the image, and regret of the last guess."""
 
-    label: jax.Array  # [] int32
-    regret: jax.Array  # [] float32, 0 before the guess
+    label: Array  # [] int32
+    regret: Array  # [] float32, 0 before the guess
 
 
 @register_environment("ImageBandit", cite="osband2020bsuite")
@@ -83,14 +83,14 @@ class ImageBandit(Environment[ImageBanditState]):
     def typical_steps(self) -> float:
         return 1.0
 
-    def reset(self, key: jax.Array) -> tuple[ImageBanditState, jax.Array]:
+    def reset(self, key: Array) -> tuple[ImageBanditState, Array]:
         index = sampling.uniform_index(sampling.uniforms(key)[0], self.pixels.shape[0])
         pixels = jnp.asarray(self.pixels).at[index].get(mode="promise_in_bounds")
         label = jnp.asarray(self.labels).at[index].get(mode="promise_in_bounds")
         return ImageBanditState(label.astype(jnp.int32), jnp.float32(0)), self._shown(pixels)
 
     def step(
-        self, key: jax.Array, state: ImageBanditState, action: jax.Array
+        self, key: Array, state: ImageBanditState, action: Array
     ) -> tuple[ImageBanditState, Step]:
         del key
         reward = jnp.where(action == state.label, jnp.float32(1), jnp.float32(-1))
@@ -98,10 +98,10 @@ class ImageBandit(Environment[ImageBanditState]):
         after = ImageBanditState(state.label, 1 - reward)
         return after, Step(blank, reward, jnp.bool_(True))
 
-    def metrics(self, state: ImageBanditState) -> dict[str, jax.Array]:
+    def metrics(self, state: ImageBanditState) -> dict[str, Array]:
         return {"total_regret": state.regret}
 
-    def _shown(self, pixels: jax.Array) -> jax.Array:
+    def _shown(self, pixels: Array) -> Array:
         values = pixels.astype(jnp.float32)
         signed = jnp.where(jnp.logical_and(self.wrap, values > 127), values - 256, values)
         return signed / jnp.float32(255)

@@ -5,6 +5,7 @@ from typing import Any, Self
 
 import jax
 import jax.numpy as jnp
+from jax import Array
 
 from jbrl import vectorize
 from jbrl.base.parameters import parameter
@@ -22,9 +23,9 @@ FORCE = 0.001  # of bsuite
 class MountainCarState:
     """State of the car, and steps of the episode."""
 
-    position: jax.Array  # [] float32
-    velocity: jax.Array  # [] float32, per step
-    steps: jax.Array  # [] int32, of this episode
+    position: Array  # [] float32
+    velocity: Array  # [] float32, per step
+    steps: Array  # [] int32, of this episode
 
 
 @register_environment("MountainCar", cite="jordan2020")
@@ -77,7 +78,7 @@ class MountainCar(Environment[MountainCarState], Perturbed):
     def spec(self) -> Spec:
         return Spec(Box((2,), (WALL, -FASTEST), (GOAL, FASTEST)), Discrete(3))
 
-    def perturb(self, key: jax.Array) -> Self:
+    def perturb(self, key: Array) -> Self:
         force: Any = self.force * (
             1 + self.spread * jax.random.uniform(key, minval=-1.0, maxval=1.0)
         )
@@ -87,7 +88,7 @@ class MountainCar(Environment[MountainCarState], Perturbed):
     def typical_steps(self) -> float:
         return float(self.max_steps) / 2
 
-    def reset(self, key: jax.Array) -> tuple[MountainCarState, jax.Array]:
+    def reset(self, key: Array) -> tuple[MountainCarState, Array]:
         anywhere = 0.2 * sampling.uniforms(key)[0] - 0.6
         state = MountainCarState(
             jnp.where(self.random_start, anywhere, -0.5), jnp.float32(0), jnp.int32(0)
@@ -95,7 +96,7 @@ class MountainCar(Environment[MountainCarState], Perturbed):
         return state, _observation(state)
 
     def step(
-        self, key: jax.Array, state: MountainCarState, action: jax.Array
+        self, key: Array, state: MountainCarState, action: Array
     ) -> tuple[MountainCarState, Step]:
         del key
         velocity = _swung(state, action, self.force)
@@ -108,14 +109,14 @@ class MountainCar(Environment[MountainCarState], Perturbed):
         return after, Step(_observation(after), jnp.float32(-1), ended)
 
 
-def _swung(state: MountainCarState, action: jax.Array, force: float | jax.Array) -> jax.Array:
+def _swung(state: MountainCarState, action: Array, force: float | Array) -> Array:
     """Return the velocity after one step of the engine and of gravity."""
     push = force * (action - 1).astype(jnp.float32)
     pulled = state.velocity + push - GRAVITY * jnp.cos(3 * state.position)
     return vectorize.prevent_fusion(jnp.clip(pulled, -FASTEST, FASTEST))
 
 
-def _observation(state: MountainCarState) -> jax.Array:
+def _observation(state: MountainCarState) -> Array:
     return jnp.stack([state.position, state.velocity])
 
 
@@ -153,13 +154,13 @@ class BsuiteMountainCar(Environment[MountainCarState]):
     def typical_steps(self) -> float:
         return float(self.max_steps)
 
-    def reset(self, key: jax.Array) -> tuple[MountainCarState, jax.Array]:
+    def reset(self, key: Array) -> tuple[MountainCarState, Array]:
         position = 0.2 * sampling.uniforms(key)[0] - 0.6
         state = MountainCarState(position, jnp.float32(0), jnp.int32(0))
         return state, self._observation(state)
 
     def step(
-        self, key: jax.Array, state: MountainCarState, action: jax.Array
+        self, key: Array, state: MountainCarState, action: Array
     ) -> tuple[MountainCarState, Step]:
         del key
         velocity = _swung(state, action, FORCE)
@@ -169,10 +170,10 @@ class BsuiteMountainCar(Environment[MountainCarState]):
         ended = (position >= GOAL) | (after.steps >= self.max_steps)
         return after, Step(self._observation(after), jnp.float32(-1), ended)
 
-    def metrics(self, state: MountainCarState) -> dict[str, jax.Array]:
+    def metrics(self, state: MountainCarState) -> dict[str, Array]:
         return {"raw_return": -state.steps.astype(jnp.float32)}
 
-    def _observation(self, state: MountainCarState) -> jax.Array:
+    def _observation(self, state: MountainCarState) -> Array:
         limit = jnp.asarray(self.max_steps, jnp.int32).astype(jnp.float32)
         time = state.steps.astype(jnp.float32) / limit
         return jnp.stack([state.position, state.velocity, time])

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple, Self
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import lax
+from jax import Array, lax
 
 from jbrl import vectorize
 from jbrl.base.errors import JbrlError, nearest, shown
@@ -152,10 +152,10 @@ DECADES = 1.0
 class Ball:
     """Position and velocity of the ball."""
 
-    x: jax.Array  # [] float32
-    y: jax.Array  # [] float32
-    x_dot: jax.Array  # [] float32
-    y_dot: jax.Array  # [] float32
+    x: Array  # [] float32
+    y: Array  # [] float32
+    x_dot: Array  # [] float32
+    y_dot: Array  # [] float32
 
 
 @record
@@ -163,18 +163,18 @@ class PinballState:
     """The ball, and steps of the episode."""
 
     ball: Ball
-    steps: jax.Array  # [] int32, of this episode
+    steps: Array  # [] int32, of this episode
 
 
 @record
 class Contact:
     """Sums over the edges that the ball hits, of `Map.effects`."""
 
-    edges: jax.Array  # [] float32, their number
-    cos: jax.Array  # [] float32, cosine of twice the angle of an edge
-    sin: jax.Array  # [] float32
-    polygons: jax.Array  # [] float32, numbers of their polygons
-    squares: jax.Array  # [] float32, squares of these
+    edges: Array  # [] float32, their number
+    cos: Array  # [] float32, cosine of twice the angle of an edge
+    sin: Array  # [] float32
+    polygons: Array  # [] float32, numbers of their polygons
+    squares: Array  # [] float32, squares of these
 
 
 @register_environment("Pinball", cite="jordan2020")
@@ -264,21 +264,19 @@ class Pinball(Environment[PinballState], Perturbed):
     def typical_steps(self) -> float:
         return float(self.max_steps)
 
-    def perturb(self, key: jax.Array) -> Self:
+    def perturb(self, key: Array) -> Self:
         *offsets, last = jax.random.uniform(key, (len(SPREADS) + 1,), minval=-1.0, maxval=1.0)
         power = jnp.float32(DECADES * np.log(10)) * self.spread * last
         friction: Any = self.friction * jnp.exp(power)
         return dataclasses.replace(self.moved(SPREADS, offsets), friction=friction)
 
-    def reset(self, key: jax.Array) -> tuple[PinballState, jax.Array]:
+    def reset(self, key: Array) -> tuple[PinballState, Array]:
         distance = jnp.float32(JITTER) * sampling.standard_normal(sampling.uniforms(key))
         place = self.start + jnp.where(self.random_start, distance, jnp.float32(0))
         ball = Ball(place[0], place[1], jnp.float32(0), jnp.float32(0))
         return PinballState(ball, jnp.int32(0)), _observation(ball)
 
-    def step(
-        self, key: jax.Array, state: PinballState, action: jax.Array
-    ) -> tuple[PinballState, Step]:
+    def step(self, key: Array, state: PinballState, action: Array) -> tuple[PinballState, Step]:
         chance, other = sampling.uniforms(key)
         executed = vectorize.prevent_fusion_index(
             jnp.where(chance < self.noise, sampling.uniform_index(other, FIVE.n), action)
@@ -297,8 +295,8 @@ class Pinball(Environment[PinballState], Perturbed):
         return PinballState(ball, steps), Step(_observation(ball), reward, stopped)
 
     def _substep(
-        self, i: jax.Array, now: tuple[Ball, jax.Array, jax.Array], out_of_time: jax.Array
-    ) -> tuple[Ball, jax.Array, jax.Array]:
+        self, i: Array, now: tuple[Ball, Array, Array], out_of_time: Array
+    ) -> tuple[Ball, Array, Array]:
         """Return the ball after substep number `i` from 0, whether it has arrived, and whether the
         episode has ended. What has ended stays as it is.
         """
@@ -325,7 +323,7 @@ class Pinball(Environment[PinballState], Perturbed):
 FIVE = Discrete(5)
 
 
-def _pushed(ball: Ball, action: jax.Array, force: float | jax.Array) -> Ball:
+def _pushed(ball: Ball, action: Array, force: float | Array) -> Ball:
     """Return the ball after an action has changed its velocity."""
     along_x = jnp.where(action == 0, force, jnp.where(action == 2, -force, 0.0))
     along_y = jnp.where(action == 3, force, jnp.where(action == 1, -force, 0.0))
@@ -337,7 +335,7 @@ def _pushed(ball: Ball, action: jax.Array, force: float | jax.Array) -> Ball:
     )
 
 
-def _moved(ball: Ball, radius: jax.Array) -> Ball:
+def _moved(ball: Ball, radius: Array) -> Ball:
     """Return the ball one substep later, without regard to obstacles."""
     way = radius * jnp.float32(TAU)
     return Ball(ball.x + ball.x_dot * way, ball.y + ball.y_dot * way, ball.x_dot, ball.y_dot)
@@ -361,7 +359,7 @@ def _bounced(ball: Ball, contact: Contact) -> Ball:
     )
 
 
-def _one_polygon(contact: Contact) -> jax.Array:
+def _one_polygon(contact: Contact) -> Array:
     """Return whether all edges that are hit, and there are any, belong to one polygon, [] bool.
 
     Equality in the inequality of Cauchy and Schwarz: sums of integers, exact in float32.
@@ -371,7 +369,7 @@ def _one_polygon(contact: Contact) -> jax.Array:
 
 
 @vectorize.over_lanes
-def _contact(ball: Ball, radius: jax.Array, edges: jax.Array, effects: jax.Array) -> Contact:
+def _contact(ball: Ball, radius: Array, edges: Array, effects: Array) -> Contact:
     """Return the sums over the edges that the ball hits; last axes are lanes.
 
     The sums are of one term, or of integers, wherever they are used: their order does not matter.
@@ -393,10 +391,10 @@ def _contact(ball: Ball, radius: jax.Array, edges: jax.Array, effects: jax.Array
     return Contact(*sums)
 
 
-def _inside(place: jax.Array) -> jax.Array:
+def _inside(place: Array) -> Array:
     """Return a coordinate, brought back where it lies outside the map."""
     return jnp.where(place > 1, 1 - INSIDE, jnp.where(place < 0, INSIDE, place))
 
 
-def _observation(ball: Ball) -> jax.Array:
+def _observation(ball: Ball) -> Array:
     return jnp.stack([ball.x, ball.y, ball.x_dot, ball.y_dot])

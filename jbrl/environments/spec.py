@@ -3,9 +3,9 @@
 import dataclasses
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import Array
 
 from jbrl.base.errors import JbrlError
 
@@ -48,7 +48,7 @@ class LowerTriangle:
         row, column = np.tril_indices(self.size)
         return (row * self.size + column).astype(np.int32)
 
-    def numbers(self, indices: jax.Array) -> jax.Array:
+    def numbers(self, indices: Array) -> Array:
         """Return the number of each cell, [...] int32, from its index; -1 stays -1."""
         row = indices // self.size
         return jnp.where(indices < 0, -1, row * (row + 1) // 2 + indices - row * self.size)

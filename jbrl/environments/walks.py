@@ -5,6 +5,7 @@ from typing import Any, Self
 
 import jax
 import jax.numpy as jnp
+from jax import Array
 
 from jbrl import vectorize
 from jbrl.base.parameters import parameter
@@ -19,7 +20,7 @@ LARGEST_SLIP = 0.25  # of the slips that are drawn
 class Slipping(Perturbed):
     """Mixin of walks whose `slip` is drawn for each lifetime where they are `stochastic`."""
 
-    def perturb(self, key: jax.Array) -> Self:
+    def perturb(self, key: Array) -> Self:
         this: Any = self
         drawn = jax.random.uniform(key, maxval=LARGEST_SLIP)
         return dataclasses.replace(this, slip=jnp.where(this.stochastic, drawn, this.slip))
@@ -29,8 +30,8 @@ class Slipping(Perturbed):
 class ChainState:
     """Position in the chain, and step of the episode."""
 
-    position: jax.Array  # [] int32, from 0
-    steps: jax.Array  # [] int32, of this episode
+    position: Array  # [] int32, from 0
+    steps: Array  # [] int32, of this episode
 
 
 @register_environment("Chain", cite="jordan2020")
@@ -76,12 +77,12 @@ class Chain(Environment[ChainState], Slipping):
     def typical_steps(self) -> float:
         return 10.0 * self.n_states
 
-    def reset(self, key: jax.Array) -> tuple[ChainState, jax.Array]:
+    def reset(self, key: Array) -> tuple[ChainState, Array]:
         del key
         first = jnp.int32(0)
         return ChainState(first, jnp.int32(0)), first
 
-    def step(self, key: jax.Array, state: ChainState, action: jax.Array) -> tuple[ChainState, Step]:
+    def step(self, key: Array, state: ChainState, action: Array) -> tuple[ChainState, Step]:
         uniform = sampling.uniforms(key)[0]
         wanted = 2 * action - 1
         move = jnp.where(
@@ -100,9 +101,9 @@ class Chain(Environment[ChainState], Slipping):
 class GridworldState:
     """Position in the square, and step of the episode."""
 
-    x: jax.Array  # [] int32, from 0
-    y: jax.Array  # [] int32, from 0
-    steps: jax.Array  # [] int32, of this episode
+    x: Array  # [] int32, from 0
+    y: Array  # [] int32, from 0
+    steps: Array  # [] int32, of this episode
 
 
 @register_environment("Gridworld", cite="jordan2020")
@@ -148,14 +149,12 @@ class Gridworld(Environment[GridworldState], Slipping):
     def typical_steps(self) -> float:
         return 4.5 * self.size**2
 
-    def reset(self, key: jax.Array) -> tuple[GridworldState, jax.Array]:
+    def reset(self, key: Array) -> tuple[GridworldState, Array]:
         del key
         zero = jnp.int32(0)
         return GridworldState(zero, zero, zero), zero
 
-    def step(
-        self, key: jax.Array, state: GridworldState, action: jax.Array
-    ) -> tuple[GridworldState, Step]:
+    def step(self, key: Array, state: GridworldState, action: Array) -> tuple[GridworldState, Step]:
         uniform = sampling.uniforms(key)[0]
         turn = jnp.where(uniform >= self.slip, 0, jnp.where(uniform < 0.75 * self.slip, 1, -1))
         stays = uniform < 0.5 * self.slip
@@ -173,7 +172,7 @@ class Gridworld(Environment[GridworldState], Slipping):
         return GridworldState(x, y, steps), Step(x * self.size + y, jnp.float32(-1), ended)
 
 
-def _to_the_side(action: jax.Array, turn: jax.Array) -> jax.Array:
+def _to_the_side(action: Array, turn: Array) -> Array:
     """Return the action along the other axis, forwards for a turn of 1 and backwards for -1; the
     action itself for 0.
     """

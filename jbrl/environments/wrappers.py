@@ -4,6 +4,7 @@ import dataclasses
 from typing import Any, ClassVar, Self
 
 import jax
+from jax import Array
 
 from jbrl.base.parameters import parameter
 from jbrl.base.pytree import record
@@ -15,13 +16,13 @@ from jbrl.mdp.mdp import MDP
 
 
 @record
-class Tabular(Environment[jax.Array]):
+class Tabular(Environment[Array]):
     """One finite MDP. Its state is the observation."""
 
     lifetime = Steps(250)
 
     mdp: MDP
-    cdf: jax.Array  # [S, A, S] float32, cumulative transition probabilities
+    cdf: Array  # [S, A, S] float32, cumulative transition probabilities
 
     @classmethod
     def of(cls, mdp: MDP) -> Self:
@@ -32,11 +33,11 @@ class Tabular(Environment[jax.Array]):
     def spec(self) -> Spec:
         return Spec(Discrete(self.mdp.n_states), Discrete(self.mdp.n_actions))
 
-    def reset(self, key: jax.Array) -> tuple[jax.Array, jax.Array]:
+    def reset(self, key: Array) -> tuple[Array, Array]:
         first = mdps.start(self.mdp.initial_state, self.mdp.n_states, sampling.uniforms(key)[0])
         return first, first
 
-    def step(self, key: jax.Array, state: jax.Array, action: jax.Array) -> tuple[jax.Array, Step]:
+    def step(self, key: Array, state: Array, action: Array) -> tuple[Array, Step]:
         y, reward = mdps.step(self.cdf, self.mdp.rewards, state, action, sampling.uniforms(key)[0])
         never = y < 0
         return y, Step(y, reward, never, never)
@@ -58,22 +59,22 @@ class _Wrapper(Environment[Any], Perturbed):
     def typical_steps(self) -> float:
         return self.environment.typical_steps
 
-    def perturb(self, key: jax.Array) -> Self:
+    def perturb(self, key: Array) -> Self:
         """Draw the wrapped environment, if it is `Perturbed`."""
         return dataclasses.replace(self, environment=drawn(self.environment, key))
 
-    def reset(self, key: jax.Array) -> tuple[Any, Any]:
+    def reset(self, key: Array) -> tuple[Any, Any]:
         return self.environment.reset(key)
 
-    def step(self, key: jax.Array, state: Any, action: jax.Array) -> tuple[Any, Step]:
+    def step(self, key: Array, state: Any, action: Array) -> tuple[Any, Step]:
         after, step = self.environment.step(key, state, action)
         return after, dataclasses.replace(step, reward=self.reward(key, step.reward))
 
-    def reward(self, key: jax.Array, reward: jax.Array) -> jax.Array:
+    def reward(self, key: Array, reward: Array) -> Array:
         """Return the agent's reward, [] float32, for a reward of the environment."""
         raise NotImplementedError
 
-    def metrics(self, state: Any) -> dict[str, jax.Array]:
+    def metrics(self, state: Any) -> dict[str, Array]:
         return self.environment.metrics(state)
 
 
@@ -89,7 +90,7 @@ class RewardNoise(_Wrapper):
 
     scale: float = parameter(1.0, "standard deviation of the noise", low=0, high=1e6)
 
-    def reward(self, key: jax.Array, reward: jax.Array) -> jax.Array:
+    def reward(self, key: Array, reward: Array) -> Array:
         uniform = sampling.uniforms(jax.random.fold_in(key, self.STREAM))[0]
         return reward + self.scale * sampling.standard_normal(uniform)
 
@@ -104,7 +105,7 @@ class RewardScale(_Wrapper):
 
     scale: float = parameter(1.0, "factor", low=-1e6, high=1e6)
 
-    def reward(self, key: jax.Array, reward: jax.Array) -> jax.Array:
+    def reward(self, key: Array, reward: Array) -> Array:
         del key
         return reward * self.scale
 

@@ -2,8 +2,8 @@
 
 import dataclasses
 
-import jax
 import jax.numpy as jnp
+from jax import Array
 
 from jbrl import vectorize
 from jbrl.base.pytree import record
@@ -17,17 +17,15 @@ class Belief:
     """Posterior over MDPs and the solution of the posterior-mean MDP."""
 
     plan: Plan  # of the mean MDP; its weights are the posterior counts
-    rewards: jax.Array  # [S, A, S] float32, known
+    rewards: Array  # [S, A, S] float32, known
 
     @property
-    def counts(self) -> jax.Array:
+    def counts(self) -> Array:
         """Prior concentrations plus transitions seen, [S, A, S]."""
         return self.plan.weights
 
 
-def prior_belief(
-    mdps: DirichletMDPs, discount: jax.Array, extra: jax.Array | float = 0.0
-) -> Belief:
+def prior_belief(mdps: DirichletMDPs, discount: Array, extra: Array | float = 0.0) -> Belief:
     """Return the belief before the first transition.
 
     Args:
@@ -40,7 +38,7 @@ def prior_belief(
 
 
 def add_transition(
-    belief: Belief, x: jax.Array, u: jax.Array, y: jax.Array, extra: jax.Array | float = 0.0
+    belief: Belief, x: Array, u: Array, y: Array, extra: Array | float = 0.0
 ) -> Belief:
     """Return the belief after one more transition, its plan not yet updated (`improve`).
 
@@ -61,7 +59,7 @@ def improve(belief: Belief) -> Belief:
     return dataclasses.replace(belief, plan=incremental.improve(belief.plan))
 
 
-def learn(belief: Belief, x: jax.Array, u: jax.Array, y: jax.Array) -> Belief:
+def learn(belief: Belief, x: Array, u: Array, y: Array) -> Belief:
     """Return the belief after one more transition: the count of (x, u, y) grows by one, the plan is
     optimal for the new mean.
     """
@@ -69,7 +67,7 @@ def learn(belief: Belief, x: jax.Array, u: jax.Array, y: jax.Array) -> Belief:
     return dataclasses.replace(noted, plan=incremental.converge(noted.plan))
 
 
-def add_count(counts: jax.Array, row: jax.Array, y: jax.Array) -> tuple[jax.Array, jax.Array]:
+def add_count(counts: Array, row: Array, y: Array) -> tuple[Array, Array]:
     """Count one transition to `y`.
 
     Args:
@@ -85,7 +83,7 @@ def add_count(counts: jax.Array, row: jax.Array, y: jax.Array) -> tuple[jax.Arra
     return seen, vectorize.set_row(counts, row, seen)
 
 
-def count_transition(counts: jax.Array, x: jax.Array, u: jax.Array, y: jax.Array) -> jax.Array:
+def count_transition(counts: Array, x: Array, u: Array, y: Array) -> Array:
     """Return `counts` [S, A, S] float32 with one transition more."""
     n_states, n_actions, _ = counts.shape
     _, table = add_count(counts.reshape(-1, n_states), x * n_actions + u, y)

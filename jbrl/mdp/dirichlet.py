@@ -8,6 +8,7 @@ from typing import Any
 
 import jax
 import numpy as np
+from jax import Array
 
 from jbrl.base.errors import JbrlError
 from jbrl.base.pytree import record
@@ -22,9 +23,9 @@ class DirichletMDPs:
     A concentration of 0 makes a transition impossible: exactly 0 in every draw and in the mean.
     """
 
-    concentrations: jax.Array  # [S, A, S] float32, each row with at least one positive entry
-    rewards: jax.Array  # [S, A, S] float32
-    initial_state: jax.Array  # [] int32; -1: uniformly random
+    concentrations: Array  # [S, A, S] float32, each row with at least one positive entry
+    rewards: Array  # [S, A, S] float32
+    initial_state: Array  # [] int32; -1: uniformly random
 
     @property
     def n_states(self) -> int:
@@ -42,7 +43,7 @@ def distribution(concentrations: Any, rewards: Any, initial_state: Any = 0) -> D
     return DirichletMDPs(*arrays)
 
 
-def mean_transitions(concentrations: jax.Array) -> jax.Array:
+def mean_transitions(concentrations: Array) -> Array:
     """Return the mean transition probabilities: [..., S] from concentrations [..., S]."""
     return concentrations / concentrations.sum(-1, keepdims=True)
 
@@ -55,7 +56,7 @@ def has_unit_concentrations(mdps: DirichletMDPs) -> bool:
     return bool(np.isin(np.asarray(mdps.concentrations), (0, 1)).all())
 
 
-def draw_mdp(key: jax.Array, mdps: DirichletMDPs, *, unit: bool) -> MDP:
+def draw_mdp(key: Array, mdps: DirichletMDPs, *, unit: bool) -> MDP:
     """Draw one MDP: each row an independent Dirichlet draw, transitions of concentration 0 exactly
     impossible.
 

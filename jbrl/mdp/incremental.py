@@ -14,8 +14,8 @@ need different numbers of improvements.
 import dataclasses
 from collections.abc import Callable
 
-import jax
 import jax.numpy as jnp
+from jax import Array
 
 from jbrl import vectorize
 from jbrl.base.pytree import record
@@ -51,44 +51,42 @@ class Plan:
     do not enter: they can only delay the certificate.
     """
 
-    weights: jax.Array  # [S, A, S] float32, at least 0
-    totals: jax.Array  # [S, A] float32, sums of `weights` over next states
-    gains: jax.Array  # [S, A] float32
-    discount: jax.Array  # [] float32
-    inverse: jax.Array  # [S, S] float32, (I - g P_pi)^-1
-    policy: jax.Array  # [S] int32, greedy up to ties
-    values: jax.Array  # [S] float32, those of the policy, less `level`
-    q: jax.Array  # [S, A] float32, action values, less `level`
-    level: jax.Array  # [] float32
-    tolerance: jax.Array  # [S] float32, differences of action values up to which they tie
-    start: jax.Array  # [] int32, where the policy is followed from
-    residual_state: jax.Array  # [] int32, of those not certified the one of greatest residual
-    rounds: jax.Array  # [] int32, improvements since the model last changed; -1: certified
+    weights: Array  # [S, A, S] float32, at least 0
+    totals: Array  # [S, A] float32, sums of `weights` over next states
+    gains: Array  # [S, A] float32
+    discount: Array  # [] float32
+    inverse: Array  # [S, S] float32, (I - g P_pi)^-1
+    policy: Array  # [S] int32, greedy up to ties
+    values: Array  # [S] float32, those of the policy, less `level`
+    q: Array  # [S, A] float32, action values, less `level`
+    level: Array  # [] float32
+    tolerance: Array  # [S] float32, differences of action values up to which they tie
+    start: Array  # [] int32, where the policy is followed from
+    residual_state: Array  # [] int32, of those not certified the one of greatest residual
+    rounds: Array  # [] int32, improvements since the model last changed; -1: certified
 
     @property
-    def transitions(self) -> jax.Array:
+    def transitions(self) -> Array:
         """P, [S, A, S]."""
         return self.weights / self.totals[:, :, None]
 
     @property
-    def rewards(self) -> jax.Array:
+    def rewards(self) -> Array:
         """Expected rewards, [S, A]."""
         return self.gains / self.totals
 
     @property
-    def action_values(self) -> jax.Array:
+    def action_values(self) -> Array:
         """Q, [S, A]."""
         return self.q + self.level
 
 
-def converged(plan: Plan) -> jax.Array:
+def converged(plan: Plan) -> Array:
     """Return whether `q` is final, [] bool."""
     return plan.rounds < 0
 
 
-def solve(
-    transitions: jax.Array, rewards: jax.Array, discount: jax.Array, start: jax.Array | int = 0
-) -> Plan:
+def solve(transitions: Array, rewards: Array, discount: Array, start: Array | int = 0) -> Plan:
     """Compute the optimal plan from scratch.
 
     Args:
@@ -100,9 +98,7 @@ def solve(
     return _converged(transitions, jnp.ones_like(rewards), rewards, discount, start)
 
 
-def solve_counts(
-    counts: jax.Array, gains: jax.Array, discount: jax.Array, start: jax.Array | int = 0
-) -> Plan:
+def solve_counts(counts: Array, gains: Array, discount: Array, start: Array | int = 0) -> Plan:
     """Compute the optimal plan where transitions are counts / totals and expected rewards gains /
     totals.
 
@@ -112,11 +108,7 @@ def solve_counts(
 
 
 def _converged(
-    weights: jax.Array,
-    totals: jax.Array,
-    gains: jax.Array,
-    discount: jax.Array,
-    start: jax.Array | int,
+    weights: Array, totals: Array, gains: Array, discount: Array, start: Array | int
 ) -> Plan:
     start = jnp.maximum(jnp.asarray(start, jnp.int32), 0)
     plan = _begin(weights, totals, gains, jnp.asarray(discount, jnp.float32), start)
@@ -138,13 +130,13 @@ def _until_certified(plan: Plan, step: Callable[[Plan], Plan]) -> Plan:
     )
 
 
-def learn(plan: Plan, x: jax.Array, u: jax.Array, y: jax.Array, gain: jax.Array) -> Plan:
+def learn(plan: Plan, x: Array, u: Array, y: Array, gain: Array) -> Plan:
     """Compute the optimal plan after `add_transition`."""
     return converge(add_transition(plan, x, u, y, gain))
 
 
 @vectorize.over_lanes
-def greedy(plan: Plan, x: jax.Array, uniform: jax.Array) -> jax.Array:
+def greedy(plan: Plan, x: Array, uniform: Array) -> Array:
     """Return an optimal action in state `x`, [] int32, uniformly among those that tie, by one
     uniform number in [0, 1).
     """
@@ -152,7 +144,7 @@ def greedy(plan: Plan, x: jax.Array, uniform: jax.Array) -> jax.Array:
     return lanes_choose(vectorize.prevent_fusion(vectorize.pick(plan.q, x)), tolerance, uniform)
 
 
-def lanes_choose(values: jax.Array, tolerance: jax.Array, uniform: jax.Array) -> jax.Array:
+def lanes_choose(values: Array, tolerance: Array, uniform: Array) -> Array:
     """Return an index among those within `tolerance` [N] of the greatest of `values` [A, N],
     uniformly by `uniform` [N]: [N] int32.
     """
@@ -170,7 +162,7 @@ def lanes_choose(values: jax.Array, tolerance: jax.Array, uniform: jax.Array) ->
 
 
 @vectorize.over_lanes
-def add_transition(plan: Plan, x: jax.Array, u: jax.Array, y: jax.Array, gain: jax.Array) -> Plan:
+def add_transition(plan: Plan, x: Array, u: Array, y: Array, gain: Array) -> Plan:
     """Add a transition to the model: weights(x, u, y) and totals(x, u) grow by 1, gains(x, u) by
     `gain`.
 
@@ -244,7 +236,7 @@ def _improved(plan: Plan, *, from_all: bool) -> Plan:
     return _swept(changed, values, wanted, from_all=from_all)
 
 
-def _swept(plan: Plan, values: jax.Array, wanted: jax.Array, *, from_all: bool) -> Plan:
+def _swept(plan: Plan, values: Array, wanted: Array, *, from_all: bool) -> Plan:
     """Return the plan after a sweep from `values`, centred on the state visited most.
 
     Args:
@@ -259,9 +251,7 @@ def _swept(plan: Plan, values: jax.Array, wanted: jax.Array, *, from_all: bool) 
     return _sweep(centred, plan.inverse if from_all else visits)
 
 
-def _greedy_or_same(
-    q_here: jax.Array, now: jax.Array, tolerance: jax.Array
-) -> tuple[jax.Array, jax.Array]:
+def _greedy_or_same(q_here: Array, now: Array, tolerance: Array) -> tuple[Array, Array]:
     """Return an action ([N] int32) and its value ([N]) in a state of action values `q_here` [A, N]:
     `now` unless another one is better.
     """
@@ -281,7 +271,7 @@ def _greedy_or_same(
     )
 
 
-def _sweep(plan: Plan, visits: jax.Array) -> Plan:
+def _sweep(plan: Plan, visits: Array) -> Plan:
     """Return the plan with the action values that follow from its values, and their error."""
     n_states = plan.values.shape[0]
     sums = plan.gains + plan.discount[None, None] * lanes_expected(plan.weights, plan.values)
@@ -315,7 +305,7 @@ def _patience(plan: Plan) -> int:
     return 4 * plan.q.shape[0] * plan.q.shape[1] + 16
 
 
-def _evaluated(plan: Plan) -> tuple[jax.Array, jax.Array]:
+def _evaluated(plan: Plan) -> tuple[Array, Array]:
     """Return inverse and values of the policy, from scratch."""
     totals = lanes_followed(plan.totals, plan.policy)
     inverse = lanes_resolvent(
@@ -328,9 +318,7 @@ def _evaluated(plan: Plan) -> tuple[jax.Array, jax.Array]:
 
 
 @vectorize.over_lanes
-def _begin(
-    weights: jax.Array, totals: jax.Array, gains: jax.Array, discount: jax.Array, start: jax.Array
-) -> Plan:
+def _begin(weights: Array, totals: Array, gains: Array, discount: Array, start: Array) -> Plan:
     n_states, n_actions, width = jnp.broadcast_shapes(totals.shape, gains.shape, discount.shape)
     weights, totals, gains = (
         jnp.broadcast_to(v, (*v.shape[:-1], width)) for v in (weights, totals, gains)
@@ -356,12 +344,12 @@ def _begin(
     return _swept(evaluated, values, jnp.ones((width,), weights.dtype), from_all=True)
 
 
-def _by_pair(table: jax.Array) -> jax.Array:
+def _by_pair(table: Array) -> Array:
     """Return a table [S, A, ..., N] with one axis for (state, action): [S A, ..., N]."""
     return table.reshape(-1, *table.shape[2:])
 
 
-def _add(table: jax.Array, entry: jax.Array, amount: jax.Array) -> jax.Array:
+def _add(table: Array, entry: Array, amount: Array) -> Array:
     """Return `table` [..., N] with `amount` [N] added at the flat index `entry` [N] of each
     lane.
     """

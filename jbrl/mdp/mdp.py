@@ -7,8 +7,8 @@ import math
 from decimal import Decimal, localcontext
 from typing import Any
 
-import jax
 import jax.numpy as jnp
+from jax import Array
 
 from jbrl import vectorize
 from jbrl.base.errors import JbrlError
@@ -24,9 +24,9 @@ class MDP:
     `initial_state` -1 means: uniformly random at the start of each trajectory.
     """
 
-    transitions: jax.Array  # [S, A, S] float32, rows sum to 1
-    rewards: jax.Array  # [S, A, S] float32, reward of (state, action, next state)
-    initial_state: jax.Array  # [] int32
+    transitions: Array  # [S, A, S] float32, rows sum to 1
+    rewards: Array  # [S, A, S] float32, reward of (state, action, next state)
+    initial_state: Array  # [] int32
 
     @property
     def n_states(self) -> int:
@@ -37,7 +37,7 @@ class MDP:
         return int(self.transitions.shape[-2])
 
 
-def start(initial_state: jax.Array, n_states: int, uniform: jax.Array) -> jax.Array:
+def start(initial_state: Array, n_states: int, uniform: Array) -> Array:
     """Return the first state of a trajectory, [] int32, from one uniform number (used only when
     `initial_state` is -1).
     """
@@ -46,9 +46,7 @@ def start(initial_state: jax.Array, n_states: int, uniform: jax.Array) -> jax.Ar
 
 
 @vectorize.over_lanes
-def step(
-    cdf: jax.Array, rewards: jax.Array, x: jax.Array, u: jax.Array, uniform: jax.Array
-) -> tuple[Any, ...]:
+def step(cdf: Array, rewards: Array, x: Array, u: Array, uniform: Array) -> tuple[Any, ...]:
     """Return the next state and reward, ([] int32, [] float32), of action `u` in state `x`.
 
     Args:
@@ -71,7 +69,7 @@ def step(
     return y, vectorize.prevent_fusion(vectorize.pick(rewards, first + y))
 
 
-def expected_rewards(transitions: jax.Array, rewards: jax.Array) -> jax.Array:
+def expected_rewards(transitions: Array, rewards: Array) -> Array:
     """Return r(x, u) = sum_y P(x, u, y) R(x, u, y): [..., S, A] from two arrays [..., S, A, S]."""
     return (transitions * rewards).sum(-1)
 

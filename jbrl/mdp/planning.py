@@ -11,10 +11,9 @@ which runs over lanes.
 
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import lax
+from jax import Array, lax
 
 from jbrl import vectorize
 from jbrl.base.pytree import record
@@ -40,13 +39,13 @@ GREATEST_DISCOUNT = 0.9999
 class Solution:
     """Action values and how good they are."""
 
-    q: jax.Array  # [S, A] float32
-    residual: jax.Array  # [] float32, greatest change in the last sweep
-    sweeps: jax.Array  # [] int32, Bellman sweeps or, of policy iteration, improvements done
-    policy: jax.Array  # [S] int32, greedy, the action of lowest number among equals
+    q: Array  # [S, A] float32
+    residual: Array  # [] float32, greatest change in the last sweep
+    sweeps: Array  # [] int32, Bellman sweeps or, of policy iteration, improvements done
+    policy: Array  # [S] int32, greedy, the action of lowest number among equals
 
 
-def lanes_expected(weights: jax.Array, values: jax.Array) -> jax.Array:
+def lanes_expected(weights: Array, values: Array) -> Array:
     """Return sum_y weights(..., y) values(y): [..., N] from [..., S, N] and [S, N]."""
     values = values.reshape(values.shape[0], *(1 for _ in weights.shape[2:]), values.shape[-1])
     return vectorize.fold(
@@ -56,19 +55,17 @@ def lanes_expected(weights: jax.Array, values: jax.Array) -> jax.Array:
     )
 
 
-def lanes_greatest(q: jax.Array) -> jax.Array:
+def lanes_greatest(q: Array) -> Array:
     """Return max_u q(x, u): [S, N] from [S, A, N]."""
     return vectorize.fold(jnp.maximum, lambda u: vectorize.at(q, u, 1), q.shape[1])
 
 
-def lanes_left_out(discount: jax.Array, level: jax.Array) -> jax.Array:
+def lanes_left_out(discount: Array, level: Array) -> Array:
     """Return (1 - g) c, [N]: the reduction of rewards where values leave out a level c."""
     return vectorize.prevent_fusion((1 - discount) * level)
 
 
-def lanes_tie_tolerance(
-    visits: jax.Array, values: jax.Array, discount: jax.Array, level: jax.Array
-) -> jax.Array:
+def lanes_tie_tolerance(visits: Array, values: Array, discount: Array, level: Array) -> Array:
     """Return the difference up to which action values tie in each state: [S, N].
 
     It is `TIE_TOLERANCE` times the greatest |V| among the state itself and those that the policy
@@ -85,7 +82,7 @@ def lanes_tie_tolerance(
     errors = 10 * np.finfo(np.float32).eps * horizon**2
     least = vectorize.prevent_fusion(jnp.maximum(jnp.float32(SHARE) * horizon, errors))
 
-    def visited(y: int) -> jax.Array:
+    def visited(y: int) -> Array:
         often = vectorize.at(visits, y, visits.ndim - 2)
         return jnp.where(often > vectorize.like(least, often), vectorize.at(sizes, y), 0.0)
 
@@ -94,7 +91,7 @@ def lanes_tie_tolerance(
     return jnp.float32(TIE_TOLERANCE) * (greatest + jnp.abs(lanes_left_out(discount, level))[None])
 
 
-def lanes_level(visits: jax.Array, values: jax.Array, discount: jax.Array) -> jax.Array:
+def lanes_level(visits: Array, values: Array, discount: Array) -> Array:
     """Return the level that values omit, [N]: 0, or the value of the state visited most where g >
     0.99.
 
@@ -114,18 +111,14 @@ def lanes_level(visits: jax.Array, values: jax.Array, discount: jax.Array) -> ja
 
 
 @vectorize.over_lanes
-def sweep(
-    transitions: jax.Array, rewards: jax.Array, values: jax.Array, discount: jax.Array
-) -> jax.Array:
+def sweep(transitions: Array, rewards: Array, values: Array, discount: Array) -> Array:
     """Compute action values r + g P V, [S, A], from transitions [S, A, S], rewards [S, A], values
     [S] and discount [].
     """
     return lanes_sweep(transitions, rewards, values, discount)
 
 
-def lanes_sweep(
-    transitions: jax.Array, rewards: jax.Array, values: jax.Array, discount: jax.Array
-) -> jax.Array:
+def lanes_sweep(transitions: Array, rewards: Array, values: Array, discount: Array) -> Array:
     """Compute action values r + g P V: [S, A, N] from [S, A, S, N], [S, A, N], [S, N] and [N]."""
     return rewards + vectorize.like(discount, rewards) * vectorize.prevent_fusion(
         lanes_expected(transitions, values)
@@ -133,12 +126,12 @@ def lanes_sweep(
 
 
 def value_iteration(
-    transitions: jax.Array,
-    rewards: jax.Array,
-    discount: jax.Array,
+    transitions: Array,
+    rewards: Array,
+    discount: Array,
     *,
-    tolerance: float | jax.Array,
-    initial: jax.Array | None = None,
+    tolerance: float | Array,
+    initial: Array | None = None,
     max_sweeps: int = 2**30,
 ) -> Solution:
     """Compute optimal action values by successive approximation, Q <- T Q.
@@ -168,13 +161,13 @@ def value_iteration(
     return Solution(q, residual, sweeps, q.argmax(-1).astype(jnp.int32))
 
 
-def _still_changing(carry: tuple[Any, ...], consts: tuple[Any, ...]) -> jax.Array:
+def _still_changing(carry: tuple[Any, ...], consts: tuple[Any, ...]) -> Array:
     q, residual, sweeps = carry
     return _exceeds(residual, consts[3], q) & (sweeps < consts[4])
 
 
 @vectorize.over_lanes
-def _exceeds(residual: jax.Array, tolerance: jax.Array, q: jax.Array) -> jax.Array:
+def _exceeds(residual: Array, tolerance: Array, q: Array) -> Array:
     rounding = 4 * np.finfo(np.float32).eps * _greatest_entry(q)
     return residual > jnp.maximum(tolerance, rounding)
 
@@ -188,14 +181,14 @@ def _next_values(carry: tuple[Any, ...], consts: tuple[Any, ...]) -> tuple[Any, 
     return new, _greatest_entry(vectorize.prevent_fusion(new - q)), sweeps + 1
 
 
-def _greatest_entry(q: jax.Array) -> jax.Array:
+def _greatest_entry(q: Array) -> Array:
     """Return the greatest absolute value in each lane: [N] from [S, A, N]."""
     flat = q.reshape(-1, q.shape[-1])
     return vectorize.fold(jnp.maximum, lambda i: jnp.abs(vectorize.at(flat, i)), flat.shape[0])
 
 
 def policy_iteration(
-    transitions: jax.Array, rewards: jax.Array, discount: jax.Array, start: jax.Array | int = 0
+    transitions: Array, rewards: Array, discount: Array, start: Array | int = 0
 ) -> Solution:
     """Compute optimal action values by Howard's policy iteration: exact evaluation, improvement in
     all states at once.
@@ -219,7 +212,7 @@ def policy_iteration(
     return Solution(q + level, residual, improvements, q.argmax(-1).astype(jnp.int32))
 
 
-def _improving(carry: tuple[Any, ...], _: tuple[Any, ...]) -> jax.Array:
+def _improving(carry: tuple[Any, ...], _: tuple[Any, ...]) -> Array:
     return carry[5]
 
 
@@ -250,12 +243,8 @@ def _improve(carry: tuple[Any, ...], consts: tuple[Any, ...]) -> tuple[Any, ...]
 
 
 def lanes_evaluate(
-    transitions: jax.Array,
-    rewards: jax.Array,
-    policy: jax.Array,
-    discount: jax.Array,
-    start: jax.Array,
-) -> tuple[jax.Array, jax.Array, jax.Array]:
+    transitions: Array, rewards: Array, policy: Array, discount: Array, start: Array
+) -> tuple[Array, Array, Array]:
     """Evaluate `policy`: solve V = r_pi + g P_pi V, with one step of iterative refinement, two
     above g = 0.99.
 
@@ -279,7 +268,7 @@ def lanes_evaluate(
     return values, level, lanes_tie_tolerance(inverse, values, discount, level)
 
 
-def lanes_followed(table: jax.Array, policy: jax.Array) -> jax.Array:
+def lanes_followed(table: Array, policy: Array) -> Array:
     """Return table[x, policy[x]] for each x: [S, ..., N] from [S, A, ..., N] and [S, N]."""
     chosen = policy.reshape(policy.shape[0], *(1 for _ in table.shape[2:-1]), policy.shape[-1])
     result = vectorize.at(table, 0, 1)
@@ -288,7 +277,7 @@ def lanes_followed(table: jax.Array, policy: jax.Array) -> jax.Array:
     return vectorize.prevent_fusion(result)
 
 
-def lanes_resolvent(followed: jax.Array, discount: jax.Array) -> jax.Array:
+def lanes_resolvent(followed: Array, discount: Array) -> Array:
     """Return (I - g P)^-1 of stochastic matrices P: [S, S, N] from [S, S, N] and discount [N].
 
     Row after row of P enters by the formula of Sherman and Morrison, the other rows being 0 so far.
@@ -300,7 +289,7 @@ def lanes_resolvent(followed: jax.Array, discount: jax.Array) -> jax.Array:
         jnp.eye(n_states, dtype=followed.dtype)[:, :, None], (n_states, n_states, width)
     )
 
-    def enter(x: jax.Array, inverse: jax.Array) -> jax.Array:
+    def enter(x: Array, inverse: Array) -> Array:
         return lanes_replace_row(
             inverse,
             jnp.full((width,), x),
@@ -313,7 +302,7 @@ def lanes_resolvent(followed: jax.Array, discount: jax.Array) -> jax.Array:
 
 
 def lanes_replace_row(
-    inverse: jax.Array, x: jax.Array, row: jax.Array, discount: jax.Array, wanted: jax.Array
+    inverse: Array, x: Array, row: Array, discount: Array, wanted: Array
 ) -> tuple[Any, ...]:
     """Return the resolvent after row `x` of P has become `row`: Sherman and Morrison 1950.
 

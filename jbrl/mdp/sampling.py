@@ -7,7 +7,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jax import lax
+from jax import Array, lax
 
 from jbrl import vectorize
 from jbrl.base.pytree import record
@@ -15,7 +15,7 @@ from jbrl.base.pytree import record
 STREAMS = ("mdp", "environment", "agent", "parameters")
 
 
-def stream(key: jax.Array, index: jax.Array, name: str) -> jax.Array:
+def stream(key: Array, index: Array, name: str) -> Array:
     """Return the key of one of the `STREAMS` of environment number `index`.
 
     Everything random about a lifetime depends on the seed and its number alone, so results do not
@@ -25,7 +25,7 @@ def stream(key: jax.Array, index: jax.Array, name: str) -> jax.Array:
     return jax.random.fold_in(jax.random.fold_in(key, index), STREAMS.index(name))
 
 
-def uniforms(key: jax.Array) -> jax.Array:
+def uniforms(key: Array) -> Array:
     """Return the two words of a key, read as two uniform numbers in [0, 1): [2] float32.
 
     The keys of a trajectory are the outputs of one `jax.random.split`, hence random words already;
@@ -35,14 +35,14 @@ def uniforms(key: jax.Array) -> jax.Array:
     return words_to_uniforms(jax.random.key_data(key))
 
 
-def words_to_uniforms(words: jax.Array) -> jax.Array:
+def words_to_uniforms(words: Array) -> Array:
     """Return multiples of 2^-24 in [0, 1), float32, from the upper 24 bits of uint32 words of any
     shape.
     """
     return (words >> 8).astype(jnp.float32) * jnp.float32(2**-24)
 
 
-def four_uniforms(key: jax.Array) -> jax.Array:
+def four_uniforms(key: Array) -> Array:
     """Read a key as four numbers, odd multiples of 2^-17 in (0, 1): [4] float32.
 
     For uses of which none needs more than 16 bits; as `uniforms` otherwise.
@@ -52,12 +52,12 @@ def four_uniforms(key: jax.Array) -> jax.Array:
     return (halves.astype(jnp.float32) + 0.5) * jnp.float32(2**-16)
 
 
-def uniform_index(uniform: jax.Array, n: int | jax.Array) -> jax.Array:
+def uniform_index(uniform: Array, n: int | Array) -> Array:
     """Return an index from 0..n-1, int32, by uniform numbers in [0, 1), float32 of any shape."""
     return jnp.minimum((uniform * n).astype(jnp.int32), n - 1)
 
 
-def bits_of(words: jax.Array, n: int) -> jax.Array:
+def bits_of(words: Array, n: int) -> Array:
     """Return n bits, [n] int32: bit i is bit i mod 32 of word ⌊i / 32⌋ of `words`, uint32."""
     parts = [
         (words[k] >> jnp.arange(min(32, n - 32 * k), dtype=jnp.uint32)) & 1
@@ -67,7 +67,7 @@ def bits_of(words: jax.Array, n: int) -> jax.Array:
     return bits.astype(jnp.int32)
 
 
-def standard_normal(uniform: jax.Array) -> jax.Array:
+def standard_normal(uniform: Array) -> Array:
     """Return the standard normal quantile, float32 of any shape, of numbers as `uniforms`
     reads them.
 
@@ -76,7 +76,7 @@ def standard_normal(uniform: jax.Array) -> jax.Array:
     return jnp.float32(2**0.5) * lax.erf_inv(2 * uniform - jnp.float32(1 - 2**-24))
 
 
-def cumulative(probabilities: jax.Array) -> jax.Array:
+def cumulative(probabilities: Array) -> Array:
     """Return cumulative probabilities along the last axis, same shape, such that `inverse_cdf`
     never returns an entry of probability 0.
 
@@ -84,7 +84,7 @@ def cumulative(probabilities: jax.Array) -> jax.Array:
     the last is exactly 1.
     """
 
-    def add(total: jax.Array, term: jax.Array) -> tuple[jax.Array, jax.Array]:
+    def add(total: Array, term: Array) -> tuple[Array, Array]:
         total = total + term
         return total, total
 
@@ -94,21 +94,19 @@ def cumulative(probabilities: jax.Array) -> jax.Array:
     return jnp.moveaxis(sums, 0, -1) / total[..., None]
 
 
-def inverse_cdf(cdf: jax.Array, uniform: jax.Array) -> jax.Array:
+def inverse_cdf(cdf: Array, uniform: Array) -> Array:
     """Return the first index whose cumulative probability exceeds `uniform` in [0, 1): [] int32
     from [S].
     """
     return (cdf <= uniform).sum(-1, dtype=jnp.int32)
 
 
-def categorical(probabilities: jax.Array, uniform: jax.Array) -> jax.Array:
+def categorical(probabilities: Array, uniform: Array) -> Array:
     """Return an index drawn with `probabilities` [A], by one `uniform` in [0, 1): [] int32."""
     return inverse_cdf(cumulative(probabilities), uniform)
 
 
-def choose_maximiser(
-    values: jax.Array, uniform: jax.Array, tolerance: float | jax.Array = 0.0
-) -> jax.Array:
+def choose_maximiser(values: Array, uniform: Array, tolerance: float | Array = 0.0) -> Array:
     """Return an index among those within `tolerance` of the greatest of `values` [A], uniformly by
     one `uniform` in [0, 1): [] int32.
     """
@@ -118,19 +116,19 @@ def choose_maximiser(
     return (rank <= wanted).sum(-1, dtype=jnp.int32)
 
 
-def open_uniforms(key: jax.Array, shape: tuple[int, ...]) -> jax.Array:
+def open_uniforms(key: Array, shape: tuple[int, ...]) -> Array:
     """Return uniform numbers strictly between 0 and 1, float32: odd multiples of 2^-24."""
     # the same numbers as of `shape` at once, compiled ten times faster
     bits = jax.random.bits(key, (math.prod(shape),)).reshape(shape)
     return ((bits >> 9).astype(jnp.float32) + 0.5) * jnp.float32(2**-23)
 
 
-def exponentials(key: jax.Array, shape: tuple[int, ...]) -> jax.Array:
+def exponentials(key: Array, shape: tuple[int, ...]) -> Array:
     """Draw standard exponential variates, float32, none of them 0."""
     return -jnp.log(open_uniforms(key, shape))
 
 
-def gamma(key: jax.Array, shapes: jax.Array) -> jax.Array:
+def gamma(key: Array, shapes: Array) -> Array:
     """Draw gamma variates of scale 1, float32, for shape parameters of any value from 0 and any
     array shape.
 
@@ -142,7 +140,7 @@ def gamma(key: jax.Array, shapes: jax.Array) -> jax.Array:
     return jnp.where(shapes > 0, jnp.where(shapes < 1, jnp.exp(values), d * (1 + values) ** 3), 0.0)
 
 
-def dirichlet(key: jax.Array, concentrations: jax.Array) -> jax.Array:
+def dirichlet(key: Array, concentrations: Array) -> Array:
     """Draw rows from Dirichlet distributions: [..., S] float32 from concentrations [..., S], each
     row with a positive entry.
 
@@ -168,12 +166,12 @@ GROUP = 16
 class _Gammas:
     """State of the generation of gamma variates, in groups that try one entry at a time."""
 
-    round: jax.Array  # [] int32
-    at: jax.Array  # [G] int32, the entry being tried; GROUP: none is left
-    values: jax.Array  # [G, GROUP] float32
+    round: Array  # [] int32
+    at: Array  # [G] int32, the entry being tried; GROUP: none is left
+    values: Array  # [G, GROUP] float32
 
 
-def _marsaglia_tsang(key: jax.Array, shapes: jax.Array) -> tuple[jax.Array, jax.Array]:
+def _marsaglia_tsang(key: Array, shapes: Array) -> tuple[Array, Array]:
     """Return arrays (d, values) of the given shape: a gamma variate is d (1 + values)^3, or
     exp(values) where its shape is below 1.
 
@@ -193,13 +191,13 @@ def _marsaglia_tsang(key: jax.Array, shapes: jax.Array) -> tuple[jax.Array, jax.
     return d, values
 
 
-def _next_wanted(groups: jax.Array, at: jax.Array) -> jax.Array:
+def _next_wanted(groups: Array, at: Array) -> Array:
     """Return the first entry of positive shape after `at` in each group; GROUP if there is none."""
     entry = jnp.arange(GROUP)[None, :]
     return jnp.where((groups > 0) & (entry > at[:, None]), entry, GROUP).min(-1)
 
 
-def _unfinished(search: _Gammas, _: tuple[Any, ...]) -> jax.Array:
+def _unfinished(search: _Gammas, _: tuple[Any, ...]) -> Array:
     return (search.at < GROUP).any()
 
 
@@ -223,7 +221,7 @@ def _try(search: _Gammas, consts: tuple[Any, ...]) -> _Gammas:
     )
 
 
-def excess(t: jax.Array) -> jax.Array:
+def excess(t: Array) -> Array:
     """Return 3 log(1 + t) - 3 t + 3 t^2 / 2 - t^3: the logarithm of the acceptance probability, for
     d = 1.
 

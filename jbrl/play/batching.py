@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import numpy.typing as npt
-from jax import lax
+from jax import Array, lax
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from jbrl.play.compilation import Program, compile_for
@@ -123,7 +123,7 @@ def compile_blocks(
     """
     each = jax.vmap(fn, in_axes=(None, 0))
 
-    def body(shared: Any, wanted: jax.Array, lanes: Any) -> Any:
+    def body(shared: Any, wanted: Array, lanes: Any) -> Any:
         shared = jax.tree.map(lambda v: v[0], shared)
         blocks = _in_blocks(lanes, max_blocks, width)
         shapes = jax.eval_shape(each, shared, jax.tree.map(lambda v: v[0], blocks))
@@ -163,7 +163,7 @@ def compile_groups(
       devices x max_blocks x width, whose memory it takes over; it returns lanes.
     """
 
-    def body(shared: Any, wanted: jax.Array, limit: jax.Array, lanes: Any) -> Any:
+    def body(shared: Any, wanted: Array, limit: Array, lanes: Any) -> Any:
         shared = jax.tree.map(lambda v: v[0], shared)
         groups = _in_blocks(lanes, max_blocks, width)
         return _each_block(
@@ -195,12 +195,7 @@ def _in_blocks(lanes: Any, count: int, width: int) -> Any:
 
 
 def _each_block(
-    play: Callable[[Any], Any],
-    wanted: jax.Array,
-    blocks: Any,
-    results: Any,
-    *,
-    in_place: bool = False,
+    play: Callable[[Any], Any], wanted: Array, blocks: Any, results: Any, *, in_place: bool = False
 ) -> Any:
     """Play the first `wanted` blocks one after the other, into `results`; return their lanes.
 
@@ -208,7 +203,7 @@ def _each_block(
       in_place: the results are the blocks.
     """
 
-    def one(i: jax.Array, results: Any) -> Any:
+    def one(i: Array, results: Any) -> Any:
         tables = results if in_place else blocks
         block = jax.tree.map(lambda v: lax.dynamic_index_in_dim(v, i, keepdims=False), tables)
         return jax.tree.map(
@@ -242,7 +237,7 @@ def calls(n_lanes: int, width: int, n_devices: int, max_blocks: int) -> Iterator
         yield Call(lanes, wanted, min(n_lanes - first, blocks * width))
 
 
-def parts(result: jax.Array, call: Call, width: int) -> list[np.ndarray]:
+def parts(result: Array, call: Call, width: int) -> list[np.ndarray]:
     """Join the results of a program made by `compile_blocks` from all devices, cut to
     `call.wanted`, those of the wanted lanes.
     """

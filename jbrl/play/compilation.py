@@ -23,6 +23,7 @@ from typing import Any, Literal, NamedTuple, TypeVar, cast, get_args
 
 import jax
 import jax.extend.core
+from jax import Array
 
 from jbrl.base.errors import JbrlError, shown
 from jbrl.play.machine import available_cores
@@ -178,7 +179,7 @@ def compile_once(fn: Callable[..., Any], *args: Any) -> Program:
     return KEPT[identity]
 
 
-def _lowered(jaxpr: Any, leaves: Sequence[jax.Array]) -> tuple[tuple[int, ...], Any]:
+def _lowered(jaxpr: Any, leaves: Sequence[Array]) -> tuple[tuple[int, ...], Any]:
     """Return which of the arguments a function uses, and the function of these alone, lowered.
 
     One argument is taken in any case, since it says on which device the program runs.
@@ -191,7 +192,7 @@ def _lowered(jaxpr: Any, leaves: Sequence[jax.Array]) -> tuple[tuple[int, ...], 
     wanted = {id(v) for v in (*inner.outvars, *(v for eqn in inner.eqns for v in eqn.invars))}
     used = tuple(i for i, v in enumerate(inner.invars) if id(v) in wanted) or (0,)
 
-    def part(*given: jax.Array) -> list[Any]:
+    def part(*given: Array) -> list[Any]:
         whole: list[Any] = [None] * len(leaves)
         for i, value in zip(used, given, strict=True):
             whole[i] = value

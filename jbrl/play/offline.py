@@ -8,6 +8,7 @@ from typing import Any
 
 import jax
 import numpy as np
+from jax import Array
 
 from jbrl.agents.registry import AGENTS, registered_name
 from jbrl.base.errors import JbrlError
@@ -46,7 +47,7 @@ class Trials:
         self,
         prior: DirichletPrior,
         discount: float,
-        key: jax.Array,
+        key: Array,
         devices: list[jax.Device],
         lanes: int | None = None,
         memory: int = 0,
@@ -63,7 +64,7 @@ class Trials:
         self._shared: Any = None
 
     @property
-    def key(self) -> jax.Array:
+    def key(self) -> Array:
         return self._key
 
     @property
@@ -288,26 +289,24 @@ def learn(
 # What follows is traced: functions of (what all lanes share, what belongs to one).
 
 
-def train(agent: Agent, key: jax.Array, prior: Prior) -> Any:
+def train(agent: Agent, key: Array, prior: Prior) -> Any:
     """Return what the agent learns from the prior."""
     return traced(agent, "train", key, prior)
 
 
 def _trial(
-    shared: tuple[Any, DirichletPrior, jax.Array], lane: tuple[Agent, jax.Array, jax.Array]
-) -> tuple[jax.Array, jax.Array]:
+    shared: tuple[Any, DirichletPrior, Array], lane: tuple[Agent, Array, Array]
+) -> tuple[Array, Array]:
     return _tried(shared, lane, unit=False)
 
 
 def _trial_unit(
-    shared: tuple[Any, DirichletPrior, jax.Array], lane: tuple[Agent, jax.Array, jax.Array]
-) -> tuple[jax.Array, jax.Array]:
+    shared: tuple[Any, DirichletPrior, Array], lane: tuple[Agent, Array, Array]
+) -> tuple[Array, Array]:
     return _tried(shared, lane, unit=True)
 
 
-def _tried(
-    shared: tuple[Any, ...], lane: tuple[Any, ...], *, unit: bool
-) -> tuple[jax.Array, jax.Array]:
+def _tried(shared: tuple[Any, ...], lane: tuple[Any, ...], *, unit: bool) -> tuple[Array, Array]:
     """Return the rewards [T] of one trajectory of an agent, and whether it always had an action to
     play.
     """

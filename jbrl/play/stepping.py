@@ -19,7 +19,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import lax
+from jax import Array, lax
 
 from jbrl.base import notebook
 from jbrl.base.errors import JbrlError, shown
@@ -46,10 +46,10 @@ class LifeState:
 
     own: Any  # the agent drawn for this lifetime; (): none is drawn
     agent: Any  # state of the agent
-    key: jax.Array  # of all decisions
-    t: jax.Array  # [] int32, transitions observed
-    observation: jax.Array  # of the last decision
-    action: jax.Array  # [] int32, the last one
+    key: Array  # of all decisions
+    t: Array  # [] int32, transitions observed
+    observation: Array  # of the last decision
+    action: Array  # [] int32, the last one
 
 
 @record
@@ -61,7 +61,7 @@ class Player:
     spec: Spec = static()
     in_blocks: bool = static()  # keys as in lifetimes of blocks, else as for T decisions
 
-    def reset(self, key: jax.Array, index: jax.Array | int = 0) -> LifeState:
+    def reset(self, key: Array, index: Array | int = 0) -> LifeState:
         """Start lifetime number `index`, [] int32, of the seed behind `key`."""
         index = jnp.asarray(index, jnp.int32)
         own = stream(key, index, "parameters")
@@ -79,7 +79,7 @@ class Player:
             action=jnp.int32(0),
         )
 
-    def act(self, life: LifeState, observation: jax.Array) -> tuple[jax.Array, LifeState]:
+    def act(self, life: LifeState, observation: Array) -> tuple[Array, LifeState]:
         """Return the action, [] int32, and the lifetime after deciding.
 
         `NO_ACTION`: none can be chosen.
@@ -91,10 +91,10 @@ class Player:
     def observe(
         self,
         life: LifeState,
-        reward: jax.Array,
-        next_observation: jax.Array,
-        terminated: jax.Array | bool = False,
-        truncated: jax.Array | bool = False,
+        reward: Array,
+        next_observation: Array,
+        terminated: Array | bool = False,
+        truncated: Array | bool = False,
     ) -> LifeState:
         """Learn from the outcome of the last action: [] float32, an observation, [] bool twice."""
         transition = Transition(
@@ -111,7 +111,7 @@ class Player:
     def _agent(self, life: LifeState) -> Any:
         return life.own if isinstance(self.agent, DrawsParameters) else self.agent
 
-    def _key(self, life: LifeState) -> jax.Array:
+    def _key(self, life: LifeState) -> Array:
         """Return the key of the present decision: entry t of `jax.random.split(key, n)`, for any n,
         which is a fold.
         """
@@ -210,7 +210,7 @@ class _Programs:
     def begin(self, player: Any, words: Any, seen: Any) -> tuple[Any, Any]:
         """Start lifetimes and take their first decision. `words`: key, key, index: uint32 [3]."""
 
-        def one(words: jax.Array, seen: jax.Array) -> tuple[Any, jax.Array]:
+        def one(words: Array, seen: Array) -> tuple[Any, Array]:
             key = jax.random.wrap_key_data(words[:2])
             playing = self.player.tree(player)
             life = playing.reset(key, words[2].astype(jnp.int32))
@@ -222,7 +222,7 @@ class _Programs:
     def step(self, player: Any, life: Any, words: Any, arrays: Any) -> tuple[Any, Any]:
         """Learn from the last transitions and take the next decisions."""
 
-        def one(life: Any, words: jax.Array, arrays: Any) -> tuple[Any, jax.Array]:
+        def one(life: Any, words: Array, arrays: Any) -> tuple[Any, Array]:
             playing, now = self.player.tree(player), self.life.tree(life)
             reached, seen = arrays or (words[2], words[3])
             reward = lax.bitcast_convert_type(words[0], jnp.float32)
@@ -255,7 +255,7 @@ class Stepping:
     """
 
     def __init__(
-        self, player: Player, key: jax.Array, index: int = 0, lifetimes: int | None = None
+        self, player: Player, key: Array, index: int = 0, lifetimes: int | None = None
     ) -> None:
         check_count("index", index, low=0)
         if lifetimes is not None:
@@ -290,7 +290,7 @@ class Stepping:
         """Return the layout of the state of a lifetime, which is traced for it."""
         found = []
 
-        def start(player: Player, key: jax.Array) -> LifeState:
+        def start(player: Player, key: Array) -> LifeState:
             found.append(_Layout.of(life := player.reset(key)))
             return life
 

@@ -9,9 +9,9 @@ import dataclasses
 import hashlib
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import Array
 
 from jbrl.base.errors import JbrlError, shown
 from jbrl.base.pytree import record, static
@@ -28,12 +28,12 @@ _NONE = Spec(Discrete(1), Discrete(1))
 class HostPrior(Prior):
     """Prior without a distribution: observations, actions, and how long a lifetime is."""
 
-    discount: jax.Array  # [] float32, 1
+    discount: Array  # [] float32, 1
     # the defaults put the fields in the place of the contract's properties
     spec: Spec = static(_NONE)
     lifetime: Lifetime = static(Episodes(100))
 
-    def sample(self, key: jax.Array) -> Environment:
+    def sample(self, key: Array) -> Environment:
         """Raise `JbrlError`: nothing can be drawn.
 
         Raises:

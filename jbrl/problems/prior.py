@@ -4,7 +4,7 @@ criterion.
 
 from typing import Any
 
-import jax
+from jax import Array
 
 from jbrl.base.pytree import record, static
 from jbrl.environments.environment import Environment, drawn
@@ -20,7 +20,7 @@ class Prior:
       discount: [] float32 in [0, 1), of the criterion; 1 where returns are not discounted.
     """
 
-    discount: jax.Array
+    discount: Array
 
     @property
     def spec(self) -> Spec:
@@ -32,7 +32,7 @@ class Prior:
         """Lifetime of the agent in each environment."""
         raise NotImplementedError
 
-    def sample(self, key: jax.Array) -> Environment:
+    def sample(self, key: Array) -> Environment:
         """Draw one environment."""
         raise NotImplementedError
 
@@ -42,7 +42,7 @@ class DirichletPrior(Prior):
     """A Dirichlet distribution over finite MDPs, and the criterion."""
 
     mdps: DirichletMDPs
-    discount: jax.Array  # [] float32 in [0, 1)
+    discount: Array  # [] float32 in [0, 1)
     horizon: int = static()  # decisions in a lifetime
 
     @property
@@ -53,7 +53,7 @@ class DirichletPrior(Prior):
     def lifetime(self) -> Steps:
         return Steps(self.horizon)
 
-    def sample(self, key: jax.Array) -> Tabular:
+    def sample(self, key: Array) -> Tabular:
         return Tabular.of(draw_mdp(key, self.mdps, unit=False))
 
 
@@ -62,7 +62,7 @@ class EnvironmentPrior(Prior):
     """An environment whose settings are known, its physics perturbed as `Perturbed` says."""
 
     environment: Any  # an `Environment`
-    discount: jax.Array  # [] float32
+    discount: Array  # [] float32
     # the default puts the field in the place of the contract's property
     lifetime: Lifetime = static(Episodes(100))
 
@@ -70,5 +70,5 @@ class EnvironmentPrior(Prior):
     def spec(self) -> Spec:
         return self.environment.spec
 
-    def sample(self, key: jax.Array) -> Environment:
+    def sample(self, key: Array) -> Environment:
         return drawn(self.environment, key)

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple, TypeVar
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import Array
 
 from jbrl.base.errors import JbrlError, Register
 from jbrl.base.plugins import is_outside, source_digest, summary
@@ -56,7 +57,7 @@ class Problem:
         """Observations and actions of its environments."""
         raise NotImplementedError
 
-    def key(self, seed: int) -> jax.Array:
+    def key(self, seed: int) -> Array:
         """Return the key that all randomness of a seed comes from."""
         return jax.random.key(seed)
 
@@ -82,7 +83,7 @@ class Problem:
         """Estimate how many decisions a lifetime takes, for estimates of time."""
         return lifetime.steps if isinstance(lifetime, Steps) else float(lifetime.episodes)
 
-    def sample(self, key: jax.Array, index: jax.Array) -> Environment:
+    def sample(self, key: Array, index: Array) -> Environment:
         """Draw environment number `index`, [] int32, of the seed behind `key`."""
         return self.prior(self.lifetime, 0.0).sample(stream(key, index, "mdp"))
 
@@ -169,7 +170,7 @@ class EnvironmentProblem(Problem):
     def spec(self) -> Spec:
         return self.environment.spec
 
-    def key(self, seed: int) -> jax.Array:
+    def key(self, seed: int) -> Array:
         key = jax.random.key(seed)
         return jax.random.fold_in(key, self.stream) if self.stream else key
 

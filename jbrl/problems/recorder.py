@@ -8,10 +8,9 @@ the number of steps.
 import dataclasses
 from typing import Any, ClassVar, Protocol
 
-import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import lax
+from jax import Array, lax
 
 from jbrl import vectorize
 from jbrl.base import bsuite_sweep
@@ -61,7 +60,7 @@ class Guarded:
     """
 
     def record_if(
-        self, counts: jax.Array, state: Any, environment: Environment, after: Any, step: Step
+        self, counts: Array, state: Any, environment: Environment, after: Any, step: Step
     ) -> Any:
         """As `record`, but a step that does not count, [] bool, changes nothing that is
         looked at.
@@ -79,11 +78,11 @@ class Guarded:
 class EpisodeTotals:
     """Totals of a lifetime so far."""
 
-    episodes: jax.Array  # [] int32, episodes that have ended
-    current: jax.Array  # [] float32, return of the current episode
-    steps: jax.Array  # [] int32, steps of the current episode
-    total: jax.Array  # [] float32, sum of the returns of the episodes that have ended
-    lost: jax.Array  # [] float32, what rounding has taken from `total`
+    episodes: Array  # [] int32, episodes that have ended
+    current: Array  # [] float32, return of the current episode
+    steps: Array  # [] int32, steps of the current episode
+    total: Array  # [] float32, sum of the returns of the episodes that have ended
+    lost: Array  # [] float32, what rounding has taken from `total`
     # name: [] float32, the environment's counters, summed over the episodes that have ended
     metrics: dict[str, Any]
 
@@ -154,10 +153,10 @@ BEST = "best_episode"  # column that is no sum: the greatest raw return of an ep
 class Sum:
     """A sum in two float32 numbers, which keeps 48 bits."""
 
-    high: jax.Array  # [] float32
-    low: jax.Array  # [] float32
+    high: Array  # [] float32
+    low: Array  # [] float32
 
-    def plus(self, value: jax.Array) -> "Sum":
+    def plus(self, value: Array) -> "Sum":
         """Add a float32 number (Knuth's exact addition)."""
         total = self.high + value
         part = total - self.high
@@ -169,18 +168,18 @@ class Sum:
 class BsuiteRows:
     """A log so far, and the data of the next row."""
 
-    steps: jax.Array  # [] int32
-    episodes: jax.Array  # [] int32, that have ended
-    length: jax.Array  # [] int32, steps of the current episode
+    steps: Array  # [] int32
+    episodes: Array  # [] int32, that have ended
+    length: Array  # [] int32, steps of the current episode
     total: Sum  # of all rewards of the episodes that have ended
     current: Sum  # rewards of the current episode
     counters: dict[
         str, Any
     ]  # name: Sum of the environment's counter over the episodes that have ended
-    best: jax.Array  # [] float32, greatest raw return of an episode, 0 at first
-    row: jax.Array  # [] int32, rows written
-    due: jax.Array  # [] int32, number of the episode after which the next one is
-    rows: jax.Array  # [rows, columns] int32: integers, then pairs of the bits of float32 numbers
+    best: Array  # [] float32, greatest raw return of an episode, 0 at first
+    row: Array  # [] int32, rows written
+    due: Array  # [] int32, number of the episode after which the next one is
+    rows: Array  # [rows, columns] int32: integers, then pairs of the bits of float32 numbers
 
 
 @record
@@ -225,7 +224,7 @@ class BsuiteLog(Guarded):
 
     def record_if(
         self,
-        counts: jax.Array,
+        counts: Array,
         state: BsuiteRows,
         environment: Environment,
         environment_state: Any,

@@ -20,6 +20,7 @@ from typing import Any, ClassVar, Generic, Protocol
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import Array
 from typing_extensions import TypeVar
 
 from jbrl import vectorize
@@ -39,12 +40,12 @@ State = TypeVar("State", default=Any)
 class Transition:
     """One step of a lifetime, as an agent sees it."""
 
-    observation: jax.Array  # as the spec says
-    action: jax.Array  # [] int32
-    reward: jax.Array  # [] float32
-    next_observation: jax.Array  # after the last step of an episode the terminal observation
-    terminated: jax.Array  # [] bool, the episode has ended: nothing can be earned afterwards
-    truncated: jax.Array  # [] bool, the episode was cut off
+    observation: Array  # as the spec says
+    action: Array  # [] int32
+    reward: Array  # [] float32
+    next_observation: Array  # after the last step of an episode the terminal observation
+    terminated: Array  # [] bool, the episode has ended: nothing can be earned afterwards
+    truncated: Array  # [] bool, the episode was cut off
 
 
 @dataclasses.dataclass(frozen=True)
@@ -75,7 +76,7 @@ class Agent(Generic[Knowledge, State]):
     lanes: ClassVar[int] = 256
     version: ClassVar[int] = 1
 
-    def train(self, key: jax.Array, prior: Any) -> Knowledge:
+    def train(self, key: Array, prior: Any) -> Knowledge:
         """Think before the first lifetime; timed as offline time.
 
         Default: remember the prior, of the kind that `requires` names.
@@ -83,18 +84,18 @@ class Agent(Generic[Knowledge, State]):
         del key
         return prior
 
-    def reset(self, key: jax.Array, knowledge: Knowledge) -> State:
+    def reset(self, key: Array, knowledge: Knowledge) -> State:
         """Return the state at the start of a lifetime."""
         raise NotImplementedError(f"{type(self).__name__} has no method reset")
 
-    def act(self, key: jax.Array, state: State, observation: jax.Array) -> tuple[jax.Array, State]:
+    def act(self, key: Array, state: State, observation: Array) -> tuple[Array, State]:
         """Take one decision: the action, [] int32, and the state after deciding.
 
         `NO_ACTION`: none can be chosen.
         """
         raise NotImplementedError(f"{type(self).__name__} has no method act")
 
-    def observe(self, key: jax.Array, state: State, transition: Transition) -> State:
+    def observe(self, key: Array, state: State, transition: Transition) -> State:
         """Learn from one transition. Default: nothing to learn."""
         del key, transition
         return state
@@ -125,7 +126,7 @@ class Stepwise(Agent[Knowledge, State]):
     independent and be handled by `vectorize.over_lanes` functions.
     """
 
-    def observe(self, key: jax.Array, state: State, transition: Transition) -> State:
+    def observe(self, key: Array, state: State, transition: Transition) -> State:
         begun = self.add_transition(state, transition)
         return vectorize.while_active(
             _unconverged, _improve, begun, self, keep="nothing", lanes_last=True
@@ -142,12 +143,12 @@ class Stepwise(Agent[Knowledge, State]):
         """Take one step of learning. Must return a state that has `converged` unchanged."""
         raise NotImplementedError(f"{type(self).__name__} has no method improve")
 
-    def converged(self, state: State) -> jax.Array:
+    def converged(self, state: State) -> Array:
         """Return whether the next decision may be taken, [] bool."""
         raise NotImplementedError(f"{type(self).__name__} has no method converged")
 
 
-def _unconverged(state: Any, agent: Stepwise) -> jax.Array:
+def _unconverged(state: Any, agent: Stepwise) -> Array:
     return ~agent.converged(state)
 
 
@@ -203,15 +204,15 @@ class MayDiverge:
 class DrawsParameters:
     """Mixin of agents that stand for a distribution over agents, one drawn for each lifetime."""
 
-    def draw(self, key: jax.Array) -> Any:
+    def draw(self, key: Array) -> Any:
         """Draw the agent of one lifetime."""
         raise NotImplementedError(f"{type(self).__name__} has no method draw")
 
-    def draw_and_train(self, key: jax.Array, prior: Prior) -> tuple[Any, Any]:
+    def draw_and_train(self, key: Array, prior: Prior) -> tuple[Any, Any]:
         """Draw the agent of one lifetime, and what it learns on the prior."""
         raise NotImplementedError(f"{type(self).__name__} has no method draw_and_train")
 
-    def values(self, key: jax.Array) -> dict[str, jax.Array]:
+    def values(self, key: Array) -> dict[str, Array]:
         """Return the values that `draw` draws with this key, numbers [] by parameter."""
         raise NotImplementedError(f"{type(self).__name__} has no method values")
 
@@ -290,7 +291,7 @@ class Trials(Protocol):
     """
 
     @property
-    def key(self) -> jax.Array:
+    def key(self) -> Array:
         """Key of all that is random before the first lifetime: no lifetime uses it."""
 
     @property

@@ -11,7 +11,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jax import lax
+from jax import Array, lax
 
 from jbrl import vectorize
 from jbrl.base.pytree import record, select, static
@@ -45,7 +45,7 @@ class Rules:
     agent: Any  # an `Agent`, or one that `DrawsParameters`
     environment: Any  # an `Environment`, before its physics are drawn
     recorder: Any  # a `Recorder`
-    key: jax.Array  # of the seed
+    key: Array  # of the seed
     lifetime: Lifetime = static()
 
 
@@ -53,19 +53,19 @@ class Rules:
 class Lane:
     """A lifetime after some blocks."""
 
-    index: jax.Array  # [] int32, number of the environment
-    block: jax.Array  # [] int32, blocks played
+    index: Array  # [] int32, number of the environment
+    block: Array  # [] int32, blocks played
     agent: Any
     environment: Any  # state of the environment
-    observation: jax.Array
+    observation: Array
     recorder: Any
-    steps: jax.Array  # [] int32, decisions that count
-    episodes: jax.Array  # [] int32, episodes that have ended
-    episode_steps: jax.Array  # [] int32, decisions of the current episode
-    fault: jax.Array  # [] int32, why the lifetime ended early, a code of `faults`; 0: it did not
+    steps: Array  # [] int32, decisions that count
+    episodes: Array  # [] int32, episodes that have ended
+    episode_steps: Array  # [] int32, decisions of the current episode
+    fault: Array  # [] int32, why the lifetime ended early, a code of `faults`; 0: it did not
 
 
-def begin(rules: Rules, knowledge: Any, index: jax.Array) -> Lane:
+def begin(rules: Rules, knowledge: Any, index: Array) -> Lane:
     """Start lifetime number `index`, [] int32.
 
     Args:
@@ -96,7 +96,7 @@ def begin(rules: Rules, knowledge: Any, index: jax.Array) -> Lane:
     )
 
 
-def live(lane: Lane, lifetime: Lifetime) -> jax.Array:
+def live(lane: Lane, lifetime: Lifetime) -> Array:
     """Return whether a lifetime continues, [] bool."""
     within = (
         lane.episodes < lifetime.episodes
@@ -123,7 +123,7 @@ def advance(rules: Rules, lane: Lane) -> Lane:
         for name in ("agent", "environment")
     )
 
-    def step(now: Lane, keys: tuple[jax.Array, ...]) -> tuple[Lane, None]:
+    def step(now: Lane, keys: tuple[Array, ...]) -> tuple[Lane, None]:
         return _step(rules, agent, environment, now, *keys), None
 
     end, _ = lax.scan(step, lane, keys)
@@ -135,13 +135,13 @@ def advance(rules: Rules, lane: Lane) -> Lane:
     return dataclasses.replace(end, block=lane.block + 1, fault=fault)
 
 
-def play_lifetime(rules: Rules, knowledge: Any, index: jax.Array) -> Lane:
+def play_lifetime(rules: Rules, knowledge: Any, index: Array) -> Lane:
     """Play lifetime number `index` to its end.
 
     A pure function that JAX can trace and map: an agent may call it in `train`.
     """
 
-    def going(lane: Lane, rules: Rules) -> jax.Array:
+    def going(lane: Lane, rules: Rules) -> Array:
         return live(lane, rules.lifetime)
 
     def one_block(lane: Lane, rules: Rules) -> Lane:
@@ -152,7 +152,7 @@ def play_lifetime(rules: Rules, knowledge: Any, index: jax.Array) -> Lane:
     )
 
 
-def _environment(rules: Rules, index: jax.Array) -> Environment:
+def _environment(rules: Rules, index: Array) -> Environment:
     """Return the environment of a lifetime, drawn again for each block: unperturbed parts stay
     common to all lanes.
     """
@@ -160,12 +160,7 @@ def _environment(rules: Rules, index: jax.Array) -> Environment:
 
 
 def _step(
-    rules: Rules,
-    agent: Any,
-    environment: Environment,
-    lane: Lane,
-    act_key: jax.Array,
-    step_key: jax.Array,
+    rules: Rules, agent: Any, environment: Environment, lane: Lane, act_key: Array, step_key: Array
 ) -> Lane:
     """Take one decision."""
     goes_on = live(lane, rules.lifetime)
@@ -201,7 +196,7 @@ def _step(
 
 
 def _recorded(
-    recorder: Any, counts: jax.Array, state: Any, environment: Environment, after: Any, step: Step
+    recorder: Any, counts: Array, state: Any, environment: Environment, after: Any, step: Step
 ) -> Any:
     """Return the state of the recorder after a step; the old one where the step does not count."""
     if isinstance(recorder, Guarded):
@@ -213,10 +208,10 @@ def _fault(
     rules: Rules,
     environment: Environment,
     step: Step,
-    legal: jax.Array,
-    episode_steps: jax.Array,
-    ended: jax.Array,
-) -> jax.Array:
+    legal: Array,
+    episode_steps: Array,
+    ended: Array,
+) -> Array:
     """Return the first of the faults of a step, [] int32; 0: none."""
     fault = _seen(environment, step.observation)
     fault = jnp.where(jnp.isfinite(step.reward), fault, BAD_REWARD)
@@ -226,7 +221,7 @@ def _fault(
     return jnp.where(legal, fault, ILLEGAL_ACTION)
 
 
-def _seen(environment: Environment, observation: jax.Array) -> jax.Array:
+def _seen(environment: Environment, observation: Array) -> Array:
     """Return `BAD_OBSERVATION` for one that no agent may be shown, else 0: [] int32."""
     if isinstance(environment.spec.observation, Box):
         return jnp.where(jnp.isfinite(observation).all(), 0, BAD_OBSERVATION)

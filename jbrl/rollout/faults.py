@@ -7,6 +7,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jax import Array
 
 from jbrl import vectorize
 from jbrl.base.errors import JbrlError
@@ -16,7 +17,7 @@ ILLEGAL_ACTION, BAD_REWARD, BAD_OBSERVATION, TWO_ENDS, NO_END = 1, 2, 3, 4, 5
 NAN = 6  # in the first floating leaf of the states; NAN + i: in leaf number i
 
 
-def nan_fault(states: Any, *, lanes_last: bool = False) -> jax.Array:
+def nan_fault(states: Any, *, lanes_last: bool = False) -> Array:
     """Return `NAN` + the number of the first floating leaf of `states` that holds NaN, 0 for none:
     [] int32.
 
@@ -35,7 +36,7 @@ def nan_fault(states: Any, *, lanes_last: bool = False) -> jax.Array:
 
 
 @vectorize.over_lanes
-def _any_nan(leaf: jax.Array) -> jax.Array:
+def _any_nan(leaf: Array) -> Array:
     """Return whether a leaf holds NaN: [N] bool from [..., N]."""
     return jnp.isnan(leaf.reshape(-1, leaf.shape[-1])).any(0)  # once in a lifetime: no `fold`
 
@@ -67,7 +68,7 @@ def _floating_leaves(tree: Any) -> list[tuple[tuple[Any, ...], Any]]:
     return [(path, leaf) for path, leaf in leaves if jnp.issubdtype(leaf.dtype, jnp.floating)]
 
 
-def reset_key(own: jax.Array) -> jax.Array:
+def reset_key(own: Array) -> Array:
     """Return the key of `reset`, from the agent's own key.
 
     Costs nothing where it is not used: the compiler drops it.
@@ -75,7 +76,7 @@ def reset_key(own: jax.Array) -> jax.Array:
     return jax.random.fold_in(own, 2**32 - 1)
 
 
-def observe_key(act_key: jax.Array) -> jax.Array:
+def observe_key(act_key: Array) -> Array:
     """Return the key of `observe`, from that of the decision before.
 
     Costs nothing where it is not used: the compiler drops it.
@@ -84,8 +85,8 @@ def observe_key(act_key: jax.Array) -> jax.Array:
 
 
 def act(
-    agent: Any, key: jax.Array, state: Any, observation: jax.Array, n_actions: int
-) -> tuple[jax.Array, Any, jax.Array]:
+    agent: Any, key: Array, state: Any, observation: Array, n_actions: int
+) -> tuple[Array, Any, Array]:
     """Return a legal action, the state after deciding, and whether the action chosen was legal.
 
     Raises:
@@ -125,7 +126,7 @@ def traced(agent: Any, method: str, *given: Any) -> Any:
 
 
 def _kind(value: Any) -> str:
-    return str(jax.typeof(value)) if isinstance(value, jax.Array) else type(value).__name__
+    return str(jax.typeof(value)) if isinstance(value, Array) else type(value).__name__
 
 
 def check_state(agent: Any, before: Any, decided: Any, learned: Any) -> None:

@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import numpy.typing as npt
-from jax import lax
+from jax import Array, lax
 
 from jbrl.base.errors import JbrlError
 from jbrl.base.pytree import record
@@ -35,9 +35,9 @@ from jbrl.rollout.steps import Trajectory, discounted, draw_inputs, play_steps
 class Simulated:
     """A lifetime that has been played; mapped, several with leading axes."""
 
-    steps: jax.Array  # [] int32, decisions
-    episodes: jax.Array  # [] int32, episodes that have ended
-    fault: jax.Array  # [] int32, why it does not count, a code of `rollout.faults`; 0: it does
+    steps: Array  # [] int32, decisions
+    episodes: Array  # [] int32, episodes that have ended
+    fault: Array  # [] int32, why it does not count, a code of `rollout.faults`; 0: it does
     trajectory: Trajectory | None  # of T decisions in a finite MDP
     recorder: Any  # of other lifetimes, the state of the recorder
 
@@ -65,8 +65,8 @@ class Simulated:
 def simulate(
     agent: Agent,
     environment: Problem | Environment,
-    key: jax.Array,
-    index: jax.Array | int = 0,
+    key: Array,
+    index: Array | int = 0,
     *,
     prior: Prior | Problem | None = None,
     lifetime: Lifetime | None = None,

@@ -6,7 +6,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import lax
+from jax import Array, lax
 
 from jbrl import vectorize
 from jbrl.base.pytree import record
@@ -31,9 +31,9 @@ from jbrl.rollout.faults import (
 class Trajectory:
     """Record of a rollout. `states` and `actions` are None unless recording was asked for."""
 
-    rewards: jax.Array  # [T] float32
-    states: jax.Array | None = None  # [T + 1] int32
-    actions: jax.Array | None = None  # [T] int32
+    rewards: Array  # [T] float32
+    states: Array | None = None  # [T + 1] int32
+    actions: Array | None = None  # [T] int32
 
 
 @record
@@ -41,17 +41,17 @@ class RolloutInputs:
     """One MDP, and everything random that will happen in a lifetime of T decisions in it."""
 
     environment: Tabular
-    first: jax.Array  # [] int32, initial state
-    noise: jax.Array  # [T] float32 in [0, 1), one uniform number for each transition
-    keys: jax.Array  # [T], one for each decision
-    own: jax.Array  # of the agent: for its parameters, if it draws them, and for `reset`
+    first: Array  # [] int32, initial state
+    noise: Array  # [T] float32 in [0, 1), one uniform number for each transition
+    keys: Array  # [T], one for each decision
+    own: Array  # of the agent: for its parameters, if it draws them, and for `reset`
 
     @property
     def mdp(self) -> MDP:
         return self.environment.mdp
 
 
-def draw_inputs(mdp: MDP, key: jax.Array, index: jax.Array, horizon: int) -> RolloutInputs:
+def draw_inputs(mdp: MDP, key: Array, index: Array, horizon: int) -> RolloutInputs:
     """Draw the inputs of rollout number `index` of the seed behind `key`, for
     `horizon` decisions.
     """
@@ -80,7 +80,7 @@ def discounted(rewards: np.ndarray, discount: float) -> np.ndarray:
 
 def play_steps(
     agent: Agent[Any, Any], knowledge: Any, inputs: RolloutInputs, *, keep: bool
-) -> tuple[Trajectory, jax.Array]:
+) -> tuple[Trajectory, Array]:
     """Play one trajectory.
 
     Args:
@@ -111,14 +111,14 @@ def begin(
     return agent, traced(agent, "reset", reset_key(inputs.own), knowledge)
 
 
-def _transition(x: jax.Array, action: jax.Array, reward: jax.Array, y: jax.Array) -> Transition:
+def _transition(x: Array, action: Array, reward: Array, y: Array) -> Transition:
     """Return a transition of an MDP that never ends."""
     return Transition(x, action, reward, y, jnp.bool_(False), jnp.bool_(False))
 
 
 def _play(
     agent: Any, state: Any, inputs: RolloutInputs, keep: bool
-) -> tuple[Trajectory, jax.Array, Any]:
+) -> tuple[Trajectory, Array, Any]:
     """Play all lanes in step.
 
     Returns: the trajectory, whether every action was legal, and the state of the agent at the end.
@@ -147,17 +147,17 @@ class _PacedRollout:
     """A trajectory that is being played. Entry T of the arrays receives what does not count."""
 
     state: Any
-    x: jax.Array  # [] int32
-    t: jax.Array  # [] int32, decisions taken
-    legal: jax.Array  # [] bool
-    rewards: jax.Array  # [T + 1] float32
-    states: jax.Array | None  # [T + 1] int32
-    actions: jax.Array | None  # [T + 1] int32
+    x: Array  # [] int32
+    t: Array  # [] int32, decisions taken
+    legal: Array  # [] bool
+    rewards: Array  # [T + 1] float32
+    states: Array | None  # [T + 1] int32
+    actions: Array | None  # [T + 1] int32
 
 
 def _play_stepwise(
     agent: Any, state: Any, inputs: RolloutInputs, keep: bool
-) -> tuple[Trajectory, jax.Array, Any]:
+) -> tuple[Trajectory, Array, Any]:
     """Play each lane at its own pace: in each round all lanes take one step of learning, and those
     that are ready a decision before that.
 

@@ -25,7 +25,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import lax
+from jax import Array, lax
 
 from jbrl.base.files import write_whole
 from jbrl.environments.spec import Steps
@@ -485,7 +485,7 @@ def speed_of(device: jax.Device) -> Speed:
     return Speed(compiling / COMPILING, statistics.mean(seconds) / PLAYING)
 
 
-def _learn_on_a_ring(uniforms: jax.Array) -> jax.Array:
+def _learn_on_a_ring(uniforms: Array) -> Array:
     """Return the rewards of learners of action values on a ring of states.
 
     Args:
@@ -494,7 +494,7 @@ def _learn_on_a_ring(uniforms: jax.Array) -> jax.Array:
     Returns: [n] float32.
     """
 
-    def step(carry: tuple[Any, Any], uniform: jax.Array) -> tuple[tuple[Any, Any], jax.Array]:
+    def step(carry: tuple[Any, Any], uniform: Array) -> tuple[tuple[Any, Any], Array]:
         values, state = carry
         action = jnp.argmax(values[state] + jnp.sin(uniform * values[state]))
         slips = (jnp.linspace(0.1, 0.9, STATES) < uniform).sum()
@@ -503,7 +503,7 @@ def _learn_on_a_ring(uniforms: jax.Array) -> jax.Array:
         error = reward + 0.9 * values[next_state].max() - values[state, action]
         return (values.at[state, action].add(0.1 * error), next_state), reward
 
-    def lane(uniforms: jax.Array) -> jax.Array:
+    def lane(uniforms: Array) -> Array:
         begun = jnp.zeros((STATES, ACTIONS)), jnp.int32(0)
         return lax.scan(step, begun, uniforms)[1].sum()
 

@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pandas as pd
+from jax import Array
 
 from jbrl.agents.complete import build
 from jbrl.agents.registry import find_agent
@@ -98,7 +99,7 @@ def draws(unit: dict[str, Any], numbers: np.ndarray, place: str) -> dict[str, np
         return {}
     key = problem(unit["test"], Path.cwd()).key(unit["seed"])
 
-    def values(number: jax.Array) -> dict[str, jax.Array]:
+    def values(number: Array) -> dict[str, Array]:
         return agent.values(stream(key, number, "parameters"))
 
     drawn = jax.jit(jax.vmap(values))(jnp.asarray(numbers, jnp.int32))

@@ -18,6 +18,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import Array
 
 from jbrl.agents.registry import AGENTS
 from jbrl.agents.search import draws
@@ -109,7 +110,7 @@ def repeats() -> Found:
     )
     cdf = draws.cumulative(jnp.ones(3))
 
-    def alike(uniforms: jax.Array) -> jax.Array:
+    def alike(uniforms: Array) -> Array:
         urns, drawn = draws.empty_urns(1, 3), []
         last = draws.begin_draws(urns, jnp.int32(0))
         for uniform in uniforms:

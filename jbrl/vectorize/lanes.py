@@ -7,13 +7,13 @@ from typing import Any, TypeVar
 
 import jax
 import jax.numpy as jnp
-from jax import lax
+from jax import Array, lax
 from jax.custom_batching import custom_vmap
 
 from jbrl.vectorize.loops import all_true, for_all, merge, split, to_first, to_last
 
 
-def prevent_fusion(value: jax.Array) -> jax.Array:
+def prevent_fusion(value: Array) -> Array:
     """Return `value`, float, computed once and stored, instead of anew inside each operation that
     uses it.
 
@@ -24,7 +24,7 @@ def prevent_fusion(value: jax.Array) -> jax.Array:
     return value / jnp.where(value < jnp.inf, jnp.ones_like(value), jnp.full_like(value, 2))
 
 
-def prevent_fusion_index(i: jax.Array) -> jax.Array:
+def prevent_fusion_index(i: Array) -> Array:
     """Apply `prevent_fusion` to integers below 2^24."""
     return prevent_fusion(i.astype(jnp.float32)).astype(i.dtype)
 
@@ -40,24 +40,24 @@ def compute_apart(fn: Callable[..., Any], *operands: Any) -> Any:
     return lax.optimization_barrier(fn(*given))
 
 
-def get_row(table: jax.Array, i: jax.Array) -> jax.Array:
+def get_row(table: Array, i: Array) -> Array:
     """Return table[i]: a row of [R, C] as [C]; `i` must lie in range."""
     return get_rows(table, i[None])[0]
 
 
-def set_row(table: jax.Array, i: jax.Array, row: jax.Array) -> jax.Array:
+def set_row(table: Array, i: Array, row: Array) -> Array:
     """Return `table` [R, C] with row `i` replaced; `i` must lie in range."""
     return _set_rows(table, i[None], row[None])
 
 
 @custom_vmap
-def get_rows(table: jax.Array, rows: jax.Array) -> jax.Array:
+def get_rows(table: Array, rows: Array) -> Array:
     """Return rows `rows` [K] of `table` [R, C] as [K, C]; they must lie in range."""
     return table.at[rows].get(mode="promise_in_bounds")
 
 
 @get_rows.def_vmap
-def _(size: int, batched: list[bool], table: jax.Array, rows: jax.Array) -> tuple[Any, ...]:
+def _(size: int, batched: list[bool], table: Array, rows: Array) -> tuple[Any, ...]:
     table_batched, rows_batched = batched
     if not rows_batched:
         rows = jnp.broadcast_to(rows, (size, *rows.shape))
@@ -69,7 +69,7 @@ def _(size: int, batched: list[bool], table: jax.Array, rows: jax.Array) -> tupl
 
 
 @custom_vmap
-def _set_rows(table: jax.Array, rows: jax.Array, new: jax.Array) -> jax.Array:
+def _set_rows(table: Array, rows: Array, new: Array) -> Array:
     """Return `table` [R, C] with the distinct rows `rows` [K] replaced by `new` [K, C]; on flat
     arrays, where scatters are cheapest.
     """
@@ -81,9 +81,7 @@ def _set_rows(table: jax.Array, rows: jax.Array, new: jax.Array) -> jax.Array:
 
 
 @_set_rows.def_vmap
-def _(
-    size: int, batched: list[bool], table: jax.Array, rows: jax.Array, new: jax.Array
-) -> tuple[Any, ...]:
+def _(size: int, batched: list[bool], table: Array, rows: Array, new: Array) -> tuple[Any, ...]:
     table, rows, new = for_all(size, tuple(batched), (table, rows, new))
     length, columns = table.shape[1:]
     rows = (rows + _offsets(size, length)).reshape(-1)
@@ -91,7 +89,7 @@ def _(
     return flat.reshape(table.shape), True
 
 
-def _offsets(size: int, length: int) -> jax.Array:
+def _offsets(size: int, length: int) -> Array:
     """Return the first row of each lane in a table of `size` lanes of `length` rows: [size, 1]
     int32.
     """
@@ -128,7 +126,7 @@ def over_lanes(fn: F) -> F:
     def _(size: int, batched: list[Any], *args: Any) -> tuple[Any, ...]:
         width = max(v.shape[-1] for v in jax.tree.leaves(args))
 
-        def merged(value: jax.Array, mapped: bool) -> jax.Array:
+        def merged(value: Array, mapped: bool) -> Array:
             if not mapped and value.shape[-1] == 1:
                 return value
             shape = (*value.shape[:-1], width)
@@ -156,9 +154,7 @@ def over_lanes(fn: F) -> F:
     return call  # type: ignore[return-value]
 
 
-def fold(
-    op: Callable[[jax.Array, jax.Array], jax.Array], term: Callable[[Any], jax.Array], count: int
-) -> jax.Array:
+def fold(op: Callable[[Array, Array], Array], term: Callable[[Any], Array], count: int) -> Array:
     """Compute op(... op(op(term(0), term(1)), term(2)) ..., term(count - 1)), as straight code when
     `count` is small.
 
@@ -174,7 +170,7 @@ def fold(
     if blocks == 0:
         return result
 
-    def block(b: jax.Array, result: jax.Array) -> jax.Array:
+    def block(b: Array, result: Array) -> Array:
         return functools.reduce(
             op, [term(head + b * UNROLLED + i) for i in range(UNROLLED)], result
         )
@@ -182,7 +178,7 @@ def fold(
     return lax.fori_loop(0, blocks, block, result)
 
 
-def at(table: jax.Array, i: Any, axis: int = 0) -> jax.Array:
+def at(table: Array, i: Any, axis: int = 0) -> Array:
     """Return `table` at index `i`, the same for all lanes, of one axis, which disappears."""
     return (
         lax.index_in_dim(table, i, axis, keepdims=False)
@@ -191,14 +187,14 @@ def at(table: jax.Array, i: Any, axis: int = 0) -> jax.Array:
     )
 
 
-def like(value: jax.Array, table: jax.Array) -> jax.Array:
+def like(value: Array, table: Array) -> Array:
     """Return `value` [..., N] with axes of length 1 put in front until it has as many as
     `table`.
     """
     return value.reshape((1,) * (table.ndim - value.ndim) + value.shape)
 
 
-def pick(table: jax.Array, i: jax.Array, axis: int = 0) -> jax.Array:
+def pick(table: Array, i: Array, axis: int = 0) -> Array:
     """Return `table` [..., N] at index i[n] of `axis` in each lane n, which must lie in range; that
     axis disappears.
     """
@@ -210,7 +206,7 @@ def pick(table: jax.Array, i: jax.Array, axis: int = 0) -> jax.Array:
     return result
 
 
-def _gather(table: jax.Array, i: jax.Array, axis: int = 0) -> jax.Array:
+def _gather(table: Array, i: Array, axis: int = 0) -> Array:
     """As `pick`, by indices into a flat array."""
     *shape, width = table.shape
     outer, inner = math.prod(shape[:axis]), math.prod(shape[axis + 1 :])
@@ -220,7 +216,7 @@ def _gather(table: jax.Array, i: jax.Array, axis: int = 0) -> jax.Array:
     return entries.reshape(*shape[:axis], *shape[axis + 1 :], -1)
 
 
-def _flat(rows: jax.Array, width: int) -> jax.Array:
+def _flat(rows: Array, width: int) -> Array:
     """Return the positions of the rows [..., N] in a flattened array [R, width], lane by lane;
     unsigned, or JAX would test for negative ones.
     """
@@ -231,7 +227,7 @@ def _flat(rows: jax.Array, width: int) -> jax.Array:
     return rows.astype(jnp.uint32)
 
 
-def add_at(table: jax.Array, i: jax.Array, amount: jax.Array) -> jax.Array:
+def add_at(table: Array, i: Array, amount: Array) -> Array:
     """Return `table` [R, N] with `amount` [N] added at row `i` [N] of each lane; `i` must lie in
     range.
     """
@@ -240,16 +236,14 @@ def add_at(table: jax.Array, i: jax.Array, amount: jax.Array) -> jax.Array:
     return flat.reshape(table.shape[0], -1)
 
 
-def set_at(table: jax.Array, i: jax.Array, value: jax.Array) -> jax.Array:
+def set_at(table: Array, i: Array, value: Array) -> Array:
     """Return `table` [R, N] with `value` [N] in row `i` [N] of each lane; `i` must lie in range."""
     flat, where, value = _entries(table, i, value)
     flat = flat.at[where].set(value, mode="promise_in_bounds", unique_indices=True)
     return flat.reshape(table.shape[0], -1)
 
 
-def _entries(
-    table: jax.Array, i: jax.Array, value: jax.Array
-) -> tuple[jax.Array, jax.Array, jax.Array]:
+def _entries(table: Array, i: Array, value: Array) -> tuple[Array, Array, Array]:
     """Return the table as a flat array, the position of row i[n] of lane n in it, and one value for
     each lane.
     """
@@ -259,7 +253,7 @@ def _entries(
 
 
 @over_lanes
-def get_entry(table: jax.Array, i: jax.Array) -> jax.Array:
+def get_entry(table: Array, i: Array) -> Array:
     """Return table[i]: [...] from [R, ...]; `i` must lie in range.
 
     Like `get_row`, but quick where lanes are on the last axis.
@@ -268,7 +262,7 @@ def get_entry(table: jax.Array, i: jax.Array) -> jax.Array:
 
 
 @over_lanes
-def set_entry(table: jax.Array, i: jax.Array, value: jax.Array) -> jax.Array:
+def set_entry(table: Array, i: Array, value: Array) -> Array:
     """Return `table` [R] with entry `i` replaced by `value` []; `i` must lie in range.
 
     Quick where lanes are on the last axis.

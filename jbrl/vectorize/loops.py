@@ -5,13 +5,13 @@ from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
-from jax import lax
+from jax import Array, lax
 from jax.custom_batching import custom_vmap
 
 
 def merge(
-    value: jax.Array, outer_mapped: bool, inner_mapped: bool, outer: int, inner: int, axis: int
-) -> jax.Array:
+    value: Array, outer_mapped: bool, inner_mapped: bool, outer: int, inner: int, axis: int
+) -> Array:
     """Make one axis of length outer * inner at `axis`, from an outer axis in front and an inner one
     at `axis`, either possibly missing.
     """
@@ -27,19 +27,19 @@ def merge(
     return jnp.moveaxis(value, 0, -2).reshape(*value.shape[1:-1], outer * inner)
 
 
-def split(value: jax.Array, outer: int, inner: int, axis: int) -> jax.Array:
+def split(value: Array, outer: int, inner: int, axis: int) -> Array:
     """Undo `merge`: [outer, ..., inner, ...]."""
     if axis == 0:
         return value.reshape(outer, inner, *value.shape[1:])
     return jnp.moveaxis(value.reshape(*value.shape[:-1], outer, inner), -2, 0)
 
 
-def to_last(value: jax.Array) -> jax.Array:
+def to_last(value: Array) -> Array:
     """Move the first axis, over lanes, to the end."""
     return jnp.moveaxis(value, 0, -1)
 
 
-def to_first(value: jax.Array) -> jax.Array:
+def to_first(value: Array) -> Array:
     """Move the last axis, over lanes, to the front."""
     return jnp.moveaxis(value, -1, 0)
 
@@ -56,14 +56,14 @@ def all_true(tree: Any) -> Any:
     return jax.tree.map(lambda _: True, tree)
 
 
-def select(condition: jax.Array, new: Any, old: Any) -> Any:
+def select(condition: Array, new: Any, old: Any) -> Any:
     """Return `new` where `condition` holds, [] bool, else `old`: pytrees of the same shapes."""
     return jax.tree.map(
         lambda a, b: lax.select(jnp.broadcast_to(condition, a.shape), a, b), new, old
     )
 
 
-def when_any(wanted: jax.Array, fn: Callable[[Any], Any], operand: Any) -> Any:
+def when_any(wanted: Array, fn: Callable[[Any], Any], operand: Any) -> Any:
     """Return `fn(operand)` where `wanted` ([] bool), else `operand`, of the same structure.
 
     Mapped, `fn` runs for all lanes when any lane wants it and not at all otherwise. `fn` must not
@@ -71,11 +71,11 @@ def when_any(wanted: jax.Array, fn: Callable[[Any], Any], operand: Any) -> Any:
     """
 
     @custom_vmap
-    def apply(wanted: jax.Array, operand: Any) -> Any:
+    def apply(wanted: Array, operand: Any) -> Any:
         return lax.cond(wanted, fn, lambda v: v, operand)
 
     @apply.def_vmap
-    def _(size: int, batched: list[Any], wanted: jax.Array, operand: Any) -> tuple[Any, ...]:
+    def _(size: int, batched: list[Any], wanted: Array, operand: Any) -> tuple[Any, ...]:
         wanted, operand = for_all(size, tuple(batched), (wanted, operand))
         result, _ = when_any(wanted.any(), jax.vmap(_masked(fn)), (operand, wanted))
         return result, all_true(result)
@@ -83,7 +83,7 @@ def when_any(wanted: jax.Array, fn: Callable[[Any], Any], operand: Any) -> Any:
     return apply(wanted, operand)
 
 
-def computed_if_any(wanted: jax.Array, fn: Callable[[Any], Any], operand: Any) -> Any:
+def computed_if_any(wanted: Array, fn: Callable[[Any], Any], operand: Any) -> Any:
     """Return `fn(operand)` if `wanted` ([] bool), else zeros of its shapes.
 
     Mapped, `fn` runs for all lanes when any lane wants it, and a lane that does not may have its
@@ -92,13 +92,13 @@ def computed_if_any(wanted: jax.Array, fn: Callable[[Any], Any], operand: Any) -
     """
 
     @custom_vmap
-    def apply(wanted: jax.Array, operand: Any) -> Any:
+    def apply(wanted: Array, operand: Any) -> Any:
         shapes = jax.eval_shape(fn, operand)
         zeros = jax.tree.map(lambda v: jnp.zeros(v.shape, v.dtype), shapes)
         return lax.cond(wanted, fn, lambda _: zeros, operand)
 
     @apply.def_vmap
-    def _(size: int, batched: list[Any], wanted: jax.Array, operand: Any) -> tuple[Any, ...]:
+    def _(size: int, batched: list[Any], wanted: Array, operand: Any) -> tuple[Any, ...]:
         operand = for_all(size, batched[1], operand)
         result = computed_if_any(jnp.any(wanted), jax.vmap(fn), operand)
         return result, all_true(result)
@@ -106,7 +106,7 @@ def computed_if_any(wanted: jax.Array, fn: Callable[[Any], Any], operand: Any) -
     return apply(wanted, jax.tree.map(jnp.asarray, operand))
 
 
-def updated_where(wanted: jax.Array, fn: Callable[[Any], Any], state: Any) -> Any:
+def updated_where(wanted: Array, fn: Callable[[Any], Any], state: Any) -> Any:
     """Return `fn(state)` where `wanted` ([] bool), else `state`, of the same structure.
 
     Mapped, `fn` runs for all lanes when any lane wants it and not at all otherwise, in a loop of
@@ -122,20 +122,18 @@ def updated_where(wanted: jax.Array, fn: Callable[[Any], Any], state: Any) -> An
 
 
 @custom_vmap
-def _any_lane(wanted: jax.Array) -> jax.Array:
+def _any_lane(wanted: Array) -> Array:
     """Return whether any lane wants it: [] bool, one for all lanes."""
     return wanted
 
 
 @_any_lane.def_vmap
-def _(size: int, batched: list[Any], wanted: jax.Array) -> tuple[Any, ...]:
+def _(size: int, batched: list[Any], wanted: Array) -> tuple[Any, ...]:
     del size, batched  # mapped: with nothing else to map, the rule would not be called
     return _any_lane(wanted.any()), False
 
 
-def computed_where(
-    wanted: jax.Array, fn: Callable[[Any], Any], operand: Any, otherwise: Any
-) -> Any:
+def computed_where(wanted: Array, fn: Callable[[Any], Any], operand: Any, otherwise: Any) -> Any:
     """Return `fn(operand)` if `wanted` ([] bool), else `otherwise`, of the same structure.
 
     Mapped, `fn` runs for the lanes that want it, an eighth of all at a time (at least two): for
@@ -144,7 +142,7 @@ def computed_where(
     """
 
     @custom_vmap
-    def apply(wanted: jax.Array, operand: Any, otherwise: Any) -> Any:
+    def apply(wanted: Array, operand: Any, otherwise: Any) -> Any:
         return lax.cond(
             wanted, lambda given: fn(given[0]), lambda given: given[1], (operand, otherwise)
         )
@@ -158,16 +156,14 @@ def computed_where(
     return apply(wanted, *jax.tree.map(jnp.asarray, (operand, otherwise)))
 
 
-def _computed_in_turn(
-    wanted: jax.Array, fn: Callable[[Any], Any], operand: Any, otherwise: Any
-) -> Any:
+def _computed_in_turn(wanted: Array, fn: Callable[[Any], Any], operand: Any, otherwise: Any) -> Any:
     """Apply `computed_where` to arrays with a leading axis of lanes, of `wanted` [N] as well."""
     size = wanted.shape[0]
     at_once = min(size, max(2, size // 8))
     before = jnp.cumsum(wanted, dtype=jnp.int32) - wanted.astype(jnp.int32)  # lanes that want it
     count = wanted.sum(dtype=jnp.int32)
 
-    def some(i: jax.Array, result: Any) -> Any:
+    def some(i: Array, result: Any) -> Any:
         # the last one again where fewer are left
         turns = jnp.minimum(i * at_once + jnp.arange(at_once, dtype=jnp.int32), count - 1)
         lanes = jnp.argmax(wanted[None] & (before[None] == turns[:, None]), axis=1)
@@ -191,7 +187,7 @@ Keep = Literal["all", "numbers", "nothing"]
 
 
 def while_active(
-    active: Callable[[Any, Any], jax.Array],
+    active: Callable[[Any, Any], Array],
     body: Callable[[Any, Any], Any],
     carry: Any,
     consts: Any = (),
@@ -268,7 +264,7 @@ def _with_constants(
         sources = {True: iter(fixed), False: iter(moving)}
         return jax.tree.unflatten(structure, [next(sources[k]) for k in kept])
 
-    def moving_active(moving: tuple[Any, ...], consts: tuple[Any, ...]) -> jax.Array:
+    def moving_active(moving: tuple[Any, ...], consts: tuple[Any, ...]) -> Array:
         return active(join(moving, consts[0]), consts[1])
 
     def moving_body(moving: tuple[Any, ...], consts: tuple[Any, ...]) -> tuple[Any, ...]:

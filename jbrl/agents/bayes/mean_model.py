@@ -8,8 +8,8 @@ raises the rewards of what is little known. Optimal, the upper reference line, h
 import dataclasses
 from typing import Any
 
-import jax
 import jax.numpy as jnp
+from jax import Array
 
 from jbrl import vectorize
 from jbrl.agents import selection
@@ -34,10 +34,10 @@ class Planner(Stepwise[Belief, Belief]):
     requires = BAYESIAN
     version = 2
 
-    def train(self, key: jax.Array, prior: DirichletPrior) -> Belief:
+    def train(self, key: Array, prior: DirichletPrior) -> Belief:
         return beliefs.prior_belief(prior.mdps, prior.discount)
 
-    def reset(self, key: jax.Array, knowledge: Belief) -> Belief:
+    def reset(self, key: Array, knowledge: Belief) -> Belief:
         return knowledge
 
     def add_transition(self, state: Belief, transition: Transition) -> Belief:
@@ -48,7 +48,7 @@ class Planner(Stepwise[Belief, Belief]):
     def improve(self, state: Belief) -> Belief:
         return beliefs.improve(state)
 
-    def converged(self, state: Belief) -> jax.Array:
+    def converged(self, state: Belief) -> Array:
         return incremental.converged(state.plan)
 
 
@@ -65,15 +65,11 @@ class EpsilonGreedy(Planner):
 
     epsilon: float = parameter(0.0, "probability of a uniformly random action", low=0.0, high=1.0)
 
-    def act(
-        self, key: jax.Array, state: Belief, observation: jax.Array
-    ) -> tuple[jax.Array, Belief]:
+    def act(self, key: Array, state: Belief, observation: Array) -> tuple[Array, Belief]:
         return _greedy_or_random(key, state.plan, observation, self.epsilon), state
 
 
-def _greedy_or_random(
-    key: jax.Array, plan: Plan, x: jax.Array, epsilon: jax.Array | float
-) -> jax.Array:
+def _greedy_or_random(key: Array, plan: Plan, x: Array, epsilon: Array | float) -> Array:
     """Return any action with probability `epsilon`, else an optimal one of `plan` in state `x`: []
     int32.
     """
@@ -85,10 +81,10 @@ def _greedy_or_random(
 @record
 class VDBEState:
     belief: Belief
-    epsilons: jax.Array  # [S] float32, probability of a random action in each state
-    x: jax.Array  # [] int32, where the last transition started
-    action: jax.Array  # [] int32, what was done there
-    before: jax.Array  # [] float32, its value before that transition was learned
+    epsilons: Array  # [S] float32, probability of a random action in each state
+    x: Array  # [] int32, where the last transition started
+    action: Array  # [] int32, what was done there
+    before: Array  # [] float32, its value before that transition was learned
 
 
 @register_agent("VDBE-e-Greedy", cite="tokic2010")
@@ -121,16 +117,14 @@ class VDBE(Stepwise[Belief, VDBEState]):
     requires = BAYESIAN
     version = 2
 
-    def train(self, key: jax.Array, prior: DirichletPrior) -> Belief:
+    def train(self, key: Array, prior: DirichletPrior) -> Belief:
         return beliefs.prior_belief(prior.mdps, prior.discount)
 
-    def reset(self, key: jax.Array, knowledge: Belief) -> VDBEState:
+    def reset(self, key: Array, knowledge: Belief) -> VDBEState:
         epsilons = jnp.full(knowledge.plan.q.shape[0], self.epsilon0, jnp.float32)
         return VDBEState(knowledge, epsilons, jnp.int32(0), jnp.int32(0), jnp.float32(0))
 
-    def act(
-        self, key: jax.Array, state: VDBEState, observation: jax.Array
-    ) -> tuple[jax.Array, VDBEState]:
+    def act(self, key: Array, state: VDBEState, observation: Array) -> tuple[Array, VDBEState]:
         epsilon = vectorize.get_entry(state.epsilons, observation)
         return _greedy_or_random(key, state.belief.plan, observation, epsilon), state
 
@@ -155,11 +149,11 @@ class VDBE(Stepwise[Belief, VDBEState]):
             state, belief=belief, epsilons=vectorize.set_entry(state.epsilons, state.x, here)
         )
 
-    def converged(self, state: VDBEState) -> jax.Array:
+    def converged(self, state: VDBEState) -> Array:
         return incremental.converged(state.belief.plan)
 
 
-def _value(belief: Belief, x: jax.Array, action: jax.Array) -> jax.Array:
+def _value(belief: Belief, x: Array, action: Array) -> Array:
     plan = belief.plan
     return vectorize.get_entry(plan.q.reshape(-1), x * plan.q.shape[1] + action) + plan.level
 
@@ -184,14 +178,12 @@ class SoftMax(Planner):
         low=1e-6,
     )
 
-    def act(
-        self, key: jax.Array, state: Belief, observation: jax.Array
-    ) -> tuple[jax.Array, Belief]:
+    def act(self, key: Array, state: Belief, observation: Array) -> tuple[Array, Belief]:
         probabilities = boltzmann(state.plan, observation, self.tau)
         return sampling.categorical(probabilities, sampling.uniforms(key)[0]), state
 
 
-def boltzmann(plan: Plan, x: jax.Array, tau: jax.Array | float) -> jax.Array:
+def boltzmann(plan: Plan, x: Array, tau: Array | float) -> Array:
     """Return probabilities of the actions in state `x` at temperature `tau`: [A] float32.
 
     Values that tie with the greatest are taken for equal to it: a small tau must not magnify
@@ -223,7 +215,7 @@ class BEB(Planner):
     beta: float = parameter(2.0, "weight of the bonus", low=0.0)
     bonus: str = parameter("pair", "what the bonus counts", choices=("pair", "transition"))
 
-    def train(self, key: jax.Array, prior: DirichletPrior) -> Belief:
+    def train(self, key: Array, prior: DirichletPrior) -> Belief:
         counts = prior.mdps.concentrations
         total = counts.sum(-1)
         extra = self.beta * (
@@ -233,9 +225,7 @@ class BEB(Planner):
         )
         return beliefs.prior_belief(prior.mdps, prior.discount, extra)
 
-    def act(
-        self, key: jax.Array, state: Belief, observation: jax.Array
-    ) -> tuple[jax.Array, Belief]:
+    def act(self, key: Array, state: Belief, observation: Array) -> tuple[Array, Belief]:
         return incremental.greedy(state.plan, observation, sampling.uniforms(key)[0]), state
 
     def add_transition(self, state: Belief, transition: Transition) -> Belief:
@@ -274,8 +264,8 @@ class Optimal(Oracle, Agent[Any, Plan]):
         rewards = expected_rewards(mdp.transitions, mdp.rewards)
         return incremental.solve(mdp.transitions, rewards, knowledge.discount, mdp.initial_state)
 
-    def reset(self, key: jax.Array, knowledge: Plan) -> Plan:
+    def reset(self, key: Array, knowledge: Plan) -> Plan:
         return knowledge
 
-    def act(self, key: jax.Array, state: Plan, observation: jax.Array) -> tuple[jax.Array, Plan]:
+    def act(self, key: Array, state: Plan, observation: Array) -> tuple[Array, Plan]:
         return incremental.greedy(state, observation, sampling.uniforms(key)[0]), state

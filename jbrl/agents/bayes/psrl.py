@@ -2,8 +2,8 @@
 
 import dataclasses
 
-import jax
 import jax.numpy as jnp
+from jax import Array
 
 from jbrl import vectorize
 from jbrl.agents.registry import register_agent
@@ -18,12 +18,12 @@ from jbrl.rollout.contract import BAYESIAN, Agent, Cost, HasCost, Transition
 
 @record
 class PSRLState:
-    counts: jax.Array  # [S, A, S] float32, prior concentrations + transitions seen
-    rewards: jax.Array  # [S, A, S] float32, known
-    discount: jax.Array  # [] float32
-    policy: jax.Array  # [S] int32, optimal in the sampled MDP
-    left: jax.Array  # [] int32, decisions until the next sample
-    start: jax.Array  # [] int32, where the trajectory starts, -1: anywhere
+    counts: Array  # [S, A, S] float32, prior concentrations + transitions seen
+    rewards: Array  # [S, A, S] float32, known
+    discount: Array  # [] float32
+    policy: Array  # [S] int32, optimal in the sampled MDP
+    left: Array  # [] int32, decisions until the next sample
+    start: Array  # [] int32, where the trajectory starts, -1: anywhere
 
 
 @register_agent("PSRL", cite="osband2013,strens2000")
@@ -47,7 +47,7 @@ class PSRL(HasCost, Agent[DirichletPrior, PSRLState]):
         """Count one step for each probability drawn."""
         return Cost(steps=prior.mdps.concentrations.size / int(self.period))
 
-    def reset(self, key: jax.Array, knowledge: DirichletPrior) -> PSRLState:
+    def reset(self, key: Array, knowledge: DirichletPrior) -> PSRLState:
         mdps = knowledge.mdps
         policy = jnp.zeros(mdps.n_states, jnp.int32)
         return PSRLState(
@@ -59,22 +59,20 @@ class PSRL(HasCost, Agent[DirichletPrior, PSRLState]):
             start=mdps.initial_state,
         )
 
-    def act(
-        self, key: jax.Array, state: PSRLState, observation: jax.Array
-    ) -> tuple[jax.Array, PSRLState]:
+    def act(self, key: Array, state: PSRLState, observation: Array) -> tuple[Array, PSRLState]:
         due = state.left == 0
         _, state = vectorize.when_any(due, _sample, (key, state))
         left = jnp.where(due, self.period, state.left) - 1
         return state.policy[observation], dataclasses.replace(state, left=left)
 
-    def observe(self, key: jax.Array, state: PSRLState, transition: Transition) -> PSRLState:
+    def observe(self, key: Array, state: PSRLState, transition: Transition) -> PSRLState:
         counts = count_transition(
             state.counts, transition.observation, transition.action, transition.next_observation
         )
         return dataclasses.replace(state, counts=counts)
 
 
-def _sample(operand: tuple[jax.Array, PSRLState]) -> tuple[jax.Array, PSRLState]:
+def _sample(operand: tuple[Array, PSRLState]) -> tuple[Array, PSRLState]:
     """Follow the optimal policy of an MDP drawn from the posterior."""
     key, state = operand
     transitions = sampling.dirichlet(key, state.counts)

@@ -4,7 +4,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jax import lax
+from jax import Array, lax
 
 from jbrl.agents.deep import adam, networks, sequence
 from jbrl.agents.deep.adam import Learner
@@ -58,12 +58,8 @@ class SequenceLearner(HasCost, MayDiverge, Agent[Prior, Any]):
 
 
 def sequence_loss(
-    logits: jax.Array,
-    values: jax.Array,
-    played: Sequence,
-    terminated: jax.Array,
-    agent: SequenceLearner,
-) -> jax.Array:
+    logits: Array, values: Array, played: Sequence, terminated: Array, agent: SequenceLearner
+) -> Array:
     """Return the loss of a sequence: [].
 
     With returns G_t that end with the value of the last observation, advantages A_t = G_t - v_t and
@@ -130,7 +126,7 @@ class ActorCritic(SequenceLearner):
         widths = (self.hidden_width,) * self.hidden_layers
         return networks.PolicyValue.of(spec, widths, final_activation=self.final_activation)
 
-    def reset(self, key: jax.Array, knowledge: Prior) -> ActorCriticState:
+    def reset(self, key: Array, knowledge: Prior) -> ActorCriticState:
         spec = knowledge.spec
         network = self._network(spec)
         played = Sequence.empty(spec.observation, self.sequence_length)
@@ -138,13 +134,13 @@ class ActorCritic(SequenceLearner):
         return ActorCriticState(adam.learner(network.init(key)), played, network)
 
     def act(
-        self, key: jax.Array, state: ActorCriticState, observation: jax.Array
-    ) -> tuple[jax.Array, ActorCriticState]:
+        self, key: Array, state: ActorCriticState, observation: Array
+    ) -> tuple[Array, ActorCriticState]:
         uniform = sampling.uniforms(key)[0]
         return state.network.act(state.learner.parameters, observation, uniform), state
 
     def observe(
-        self, key: jax.Array, state: ActorCriticState, transition: Transition
+        self, key: Array, state: ActorCriticState, transition: Transition
     ) -> ActorCriticState:
         played = state.played.append(transition)
         ended = transition.terminated | transition.truncated
@@ -163,7 +159,7 @@ def learn(
     network: networks.PolicyValue,
     learner: Learner,
     played: Sequence,
-    terminated: jax.Array,
+    terminated: Array,
     agent: ActorCritic,
     sizes: tuple[int, ...],
 ) -> Learner:
@@ -174,7 +170,7 @@ def learn(
         the gradient.
     """
 
-    def loss(parameters: Any, size: int) -> jax.Array:
+    def loss(parameters: Any, size: int) -> Array:
         logits, values = network.apply(parameters, played.inputs(size))
         return sequence_loss(logits, values, played, terminated, agent)
 

@@ -10,7 +10,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import optax
-from jax import lax
+from jax import Array, lax
 
 from jbrl.base.pytree import record
 
@@ -23,11 +23,11 @@ def begin(parameters: Any) -> Any:
 
 
 def optimiser_step(
-    learning_rate: float | jax.Array,
+    learning_rate: float | Array,
     gradient: Any,
     state: Any,
     parameters: Any,
-    max_norm: float | jax.Array | None = None,
+    max_norm: float | Array | None = None,
 ) -> tuple[Any, Any]:
     """Return parameters and state after one step of `optax.adam`.
 
@@ -63,9 +63,9 @@ def learner(parameters: Any) -> Learner:
 def descend(
     state: Learner,
     gradient: Any,
-    learning_rate: float | jax.Array,
+    learning_rate: float | Array,
     *,
-    max_norm: float | jax.Array | None = None,
+    max_norm: float | Array | None = None,
 ) -> Learner:
     """Return the learner after one step of `optax.adam`, with its decays 0.9 and 0.999 and its
     epsilon 1e-8.
@@ -85,7 +85,7 @@ def descend(
     first = _moving(gradient, before.mu, FIRST_DECAY)
     second = _moving(jax.tree.map(jnp.square, gradient), before.nu, SECOND_DECAY)
 
-    def moved(parameter: jax.Array, first: jax.Array, second: jax.Array) -> jax.Array:
+    def moved(parameter: Array, first: Array, second: Array) -> Array:
         steps = count.astype(parameter.dtype)
         rate = learning_rate / (1 - FIRST_DECAY**steps)
         correction = lax.rsqrt(1 - SECOND_DECAY**steps)
@@ -99,7 +99,7 @@ def _moving(new: Any, average: Any, decay: float) -> Any:
     return jax.tree.map(lambda n, a: (1 - decay) * n + decay * a, new, average)
 
 
-def clipped(gradient: Any, max_norm: float | jax.Array) -> Any:
+def clipped(gradient: Any, max_norm: float | Array) -> Any:
     """Return the gradient, a pytree, scaled down to the length `max_norm` where it is longer.
 
     One of length NaN stays as it is.

@@ -7,6 +7,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jax import Array
 
 from jbrl.agents.deep import replay
 from jbrl.agents.deep.dqn import Learner, ReplayLearner, begun, epsilon_greedy, updated
@@ -27,7 +28,7 @@ class BootDQNState:
     learner: Learner
     prior: Layers  # prior functions of all heads, which are not learned
     replay: Replay
-    head: jax.Array  # [] int32, the head that decides in this episode
+    head: Array  # [] int32, the head that decides in this episode
     acting: tuple[Layers, Layers] | None  # its network and prior when the episode began, if frozen
     network: QNetwork = static()
 
@@ -37,10 +38,10 @@ class Bootstrapped:
     """A batch, and what was drawn for each transition and head."""
 
     batch: Batch
-    mask: jax.Array  # [K, B] float32, 0 or 1: whether the head learns from the transition
-    noise: jax.Array  # [K, B] float32, standard normal, of the reward
-    prior: jax.Array  # [K, A, B] float32, prior functions at the observation
-    next_prior: jax.Array  # [K, A, B] float32, at the next one
+    mask: Array  # [K, B] float32, 0 or 1: whether the head learns from the transition
+    noise: Array  # [K, B] float32, standard normal, of the reward
+    prior: Array  # [K, A, B] float32, prior functions at the observation
+    next_prior: Array  # [K, A, B] float32, at the next one
 
 
 @record
@@ -110,7 +111,7 @@ class BootDQN(ReplayLearner, Heads):
         """See `ReplayLearner`."""
         return self._cost(prior, self.ensemble)
 
-    def reset(self, key: jax.Array, knowledge: Prior) -> BootDQNState:
+    def reset(self, key: Array, knowledge: Prior) -> BootDQNState:
         network = self._network(knowledge.spec)
         extra = self.ensemble * (2 + 2 * network.widths[-1])
         parameters = 6 * self.ensemble * network.parameters
@@ -125,22 +126,22 @@ class BootDQN(ReplayLearner, Heads):
         return BootDQNState(begun(online, target), prior, memory, head, acting, network)
 
     def act(
-        self, key: jax.Array, state: BootDQNState, observation: jax.Array
-    ) -> tuple[jax.Array, BootDQNState]:
+        self, key: Array, state: BootDQNState, observation: Array
+    ) -> tuple[Array, BootDQNState]:
         acting = state.acting or _head((state.learner.online, state.prior), state.head)
         values, prior = (state.network.values_of(layers, observation) for layers in acting)
         values = values + self.prior_scale * prior
         epsilon = self._epsilon(state.replay.added, state.learner.updates)
         return epsilon_greedy(values, epsilon, sampling.uniforms(key)), state
 
-    def _epsilon(self, steps: jax.Array, updates: jax.Array) -> jax.Array:
+    def _epsilon(self, steps: Array, updates: Array) -> Array:
         """Return the probability of a random action after so many steps and updates."""
         step = updates + 1 if self.target_clock == "updates from 1" else steps
         decay = jnp.asarray(self.epsilon_decay, jnp.float32)
         decayed = decay / jnp.maximum(decay + step.astype(jnp.float32), 1e-30)
         return jnp.maximum(self.epsilon, decayed)
 
-    def observe(self, key: jax.Array, state: BootDQNState, transition: Transition) -> BootDQNState:
+    def observe(self, key: Array, state: BootDQNState, transition: Transition) -> BootDQNState:
         k, network = self.ensemble, state.network
         words = replay.random_words(key, self.batch_size + 2 * k + 1)
         uniforms = sampling.words_to_uniforms(words)
@@ -166,7 +167,7 @@ class BootDQN(ReplayLearner, Heads):
         return BootDQNState(learner, state.prior, memory, head, acting, network)
 
 
-def _head(layers: Any, head: jax.Array) -> Any:
+def _head(layers: Any, head: Array) -> Any:
     """Return the layers of one head among those of all."""
     return jax.tree.map(lambda v: jax.lax.dynamic_index_in_dim(v, head, keepdims=False), layers)
 
@@ -185,8 +186,8 @@ def update(
     learner: Learner,
     prior: Layers,
     batch: Bootstrapped,
-    step: jax.Array,
-    due: jax.Array,
+    step: Array,
+    due: Array,
 ) -> Learner:
     """Return `dqn.updated`: a step of Adam with each head.
 
@@ -221,7 +222,7 @@ def _slopes(
     prior = agent.prior_scale * action(batch.prior, kept.action)
     divisor = jnp.where(agent.mean_over_heads, online[0].shape[0], 1).astype(goal.dtype)
 
-    def loss(layers: Layers) -> jax.Array:
+    def loss(layers: Layers) -> Array:
         error = goal - prior - action(heads(layers, kept.observation), kept.action)
         return (batch.mask * error**2).mean(1).sum() / divisor
 

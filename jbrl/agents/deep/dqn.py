@@ -7,6 +7,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import optax
+from jax import Array
 
 from jbrl import vectorize
 from jbrl.agents import selection
@@ -31,7 +32,7 @@ class Learner:
     online: Layers  # of the network that acts
     target: Any  # of the network that values next observations: layers, or several of them
     optimiser: Any  # state of Adam
-    updates: jax.Array  # [] int32, updates so far
+    updates: Array  # [] int32, updates so far
 
 
 @record
@@ -84,7 +85,7 @@ class ReplayLearner(HasCost, MayDiverge, Agent[Prior, Any]):
         check_bytes(type(self).__name__, parameters + kept, "", advice)
         return replay.empty(spec.observation, self.replay_capacity, extra)
 
-    def _due(self, memory: Replay) -> jax.Array:
+    def _due(self, memory: Replay) -> Array:
         """Return whether an update follows the last transition: [] bool."""
         return (memory.size >= self.min_replay) & (memory.added % self.sgd_period == 0)
 
@@ -144,7 +145,7 @@ class DQN(ReplayLearner):
         """See `ReplayLearner`."""
         return self._cost(prior, 1)
 
-    def reset(self, key: jax.Array, knowledge: Prior) -> DQNState:
+    def reset(self, key: Array, knowledge: Prior) -> DQNState:
         network = self._network(knowledge.spec)
         memory = self._empty_replay(knowledge.spec, 4 * network.parameters)
         online_key, target_key = jax.random.split(key)
@@ -152,21 +153,19 @@ class DQN(ReplayLearner):
         target = network.init(target_key) if self.target_start == "independent" else online
         return DQNState(begun(online, target), memory, network)
 
-    def act(
-        self, key: jax.Array, state: DQNState, observation: jax.Array
-    ) -> tuple[jax.Array, DQNState]:
+    def act(self, key: Array, state: DQNState, observation: Array) -> tuple[Array, DQNState]:
         values = state.network.values_of(state.learner.online, observation)
         epsilon = self._epsilon(state.replay.added)
         return epsilon_greedy(values, epsilon, sampling.uniforms(key)), state
 
-    def _epsilon(self, step: jax.Array) -> jax.Array:
+    def _epsilon(self, step: Array) -> Array:
         """Return the probability of a random action after `step` steps."""
         steps = jnp.asarray(self.epsilon_steps, jnp.float32)
         done = step.astype(jnp.float32) / jnp.maximum(steps, 1)
         left = jnp.where(self.epsilon_steps > 0, jnp.maximum(0.0, 1 - done), 0.0)
         return self.epsilon + left * (self.epsilon_start - self.epsilon)
 
-    def observe(self, key: jax.Array, state: DQNState, transition: Transition) -> DQNState:
+    def observe(self, key: Array, state: DQNState, transition: Transition) -> DQNState:
         memory, network = replay.add(state.replay, transition), state.network
         batch = replay.sample(memory, key, self.batch_size)
         learner = update(self, network, state.learner, batch, memory.added, self._due(memory))
@@ -179,7 +178,7 @@ def begun(online: Layers, target: Any) -> Learner:
 
 
 def update(
-    agent: DQN, network: QNetwork, learner: Learner, batch: Batch, step: jax.Array, due: jax.Array
+    agent: DQN, network: QNetwork, learner: Learner, batch: Batch, step: Array, due: Array
 ) -> Learner:
     """Return `updated` by a batch."""
     slopes = functools.partial(_slopes, network)
@@ -191,8 +190,8 @@ def updated(
     learner: Learner,
     slopes: Callable[..., Layers],
     given: tuple[Any, ...],
-    step: jax.Array,
-    due: jax.Array,
+    step: Array,
+    due: Array,
     source: Callable[[Layers], Any],
 ) -> Learner:
     """Take one step of Adam if it is `due`, [] bool, and copy the network to the target if it is
@@ -226,14 +225,14 @@ def _slopes(network: QNetwork, online: Layers, target: Layers, batch: Batch, age
         best = taken(following, chosen.astype(jnp.int32))
     goal = batch.reward + agent.discount * batch.goes_on * best
 
-    def loss(layers: Layers) -> jax.Array:
+    def loss(layers: Layers) -> Array:
         error = goal - taken(network.values(layers, batch.observation), batch.action)
         return _losses(error, agent.loss).mean()
 
     return jax.grad(loss)(online)
 
 
-def epsilon_greedy(values: jax.Array, epsilon: jax.Array, uniforms: jax.Array) -> jax.Array:
+def epsilon_greedy(values: Array, epsilon: Array, uniforms: Array) -> Array:
     """Return an action, [] int32: uniform over all of them with probability `epsilon`, else greedy,
     ties uniform; `NO_ACTION` where a value is NaN.
 
@@ -248,7 +247,7 @@ def epsilon_greedy(values: jax.Array, epsilon: jax.Array, uniforms: jax.Array) -
     return vectorize.prevent_fusion_index(jnp.where(jnp.isnan(values).any(), NO_ACTION, action))
 
 
-def _losses(error: jax.Array, kind: str) -> jax.Array:
+def _losses(error: Array, kind: str) -> Array:
     """Return the loss of each error, same shape."""
     if kind == "huber":
         return optax.huber_loss(error)

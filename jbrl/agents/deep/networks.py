@@ -26,7 +26,7 @@ import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import lax
+from jax import Array, lax
 
 from jbrl import vectorize
 from jbrl.agents import selection
@@ -55,8 +55,8 @@ COMPILING = 4.0  # times as long as for a plain learner
 class Linear:
     """Parameters of a linear layer."""
 
-    weights: jax.Array  # [inputs, outputs]
-    bias: jax.Array  # [outputs]
+    weights: Array  # [inputs, outputs]
+    bias: Array  # [outputs]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -73,7 +73,7 @@ class Mlp:
     lookup: bool = False
     final_activation: bool = False  # ReLU after the last layer as well
 
-    def init(self, key: jax.Array, fan_in: int | jax.Array | None = None) -> tuple[Linear, ...]:
+    def init(self, key: Array, fan_in: int | Array | None = None) -> tuple[Linear, ...]:
         """Draw the parameters, as `linear` does.
 
         Args:
@@ -86,7 +86,7 @@ class Mlp:
             for i in range(len(self.widths))
         )
 
-    def apply(self, layers: tuple[Linear, ...], inputs: jax.Array) -> jax.Array:
+    def apply(self, layers: tuple[Linear, ...], inputs: Array) -> Array:
         """Return the outputs [B, widths[-1]] for a batch.
 
         Args:
@@ -107,9 +107,7 @@ class Mlp:
         return hidden
 
 
-def linear(
-    key: jax.Array, inputs: int, outputs: int, fan_in: int | jax.Array | None = None
-) -> Linear:
+def linear(key: Array, inputs: int, outputs: int, fan_in: int | Array | None = None) -> Linear:
     """Draw a linear layer: weights normal with standard deviation 1 / sqrt(fan_in), cut at two
     standard deviations in either direction; bias 0.
 
@@ -125,7 +123,7 @@ def linear(
 
 
 @jax.custom_vjp
-def rows(weights: jax.Array, index: jax.Array) -> jax.Array:
+def rows(weights: Array, index: Array) -> Array:
     """Return the product of one-hot vectors, given by the index of their 1, with `weights`.
 
     Args:
@@ -138,11 +136,11 @@ def rows(weights: jax.Array, index: jax.Array) -> jax.Array:
     return jnp.where((index >= 0)[:, None], found, jnp.zeros_like(found))
 
 
-def _rows_forward(weights: jax.Array, index: jax.Array) -> tuple[jax.Array, Any]:
+def _rows_forward(weights: Array, index: Array) -> tuple[Array, Any]:
     return rows(weights, index), (weights, index)
 
 
-def _rows_backward(saved: Any, slope: jax.Array) -> tuple[jax.Array, None]:
+def _rows_backward(saved: Any, slope: Array) -> tuple[Array, None]:
     weights, index = saved
     # -1 would count as the last row
     at = jnp.where(index < 0, weights.shape[0], index)
@@ -152,7 +150,7 @@ def _rows_backward(saved: Any, slope: jax.Array) -> tuple[jax.Array, None]:
 rows.defvjp(_rows_forward, _rows_backward)
 
 
-def sums_of_rows(added: jax.Array, at: jax.Array, count: int) -> jax.Array:
+def sums_of_rows(added: Array, at: Array, count: int) -> Array:
     """Return a table of `count` rows, [count, C], each the sum of the rows of `added` that belong
     there.
 
@@ -171,18 +169,18 @@ def sums_of_rows(added: jax.Array, at: jax.Array, count: int) -> jax.Array:
     )
 
 
-def scattered(added: jax.Array, at: jax.Array, count: int) -> jax.Array:
+def scattered(added: Array, at: Array, count: int) -> Array:
     """Return `sums_of_rows` by additions to places of memory."""
     return jnp.zeros((count, added.shape[1]), added.dtype).at[at].add(added, mode="drop")
 
 
-def multiplied(added: jax.Array, at: jax.Array, count: int) -> jax.Array:
+def multiplied(added: Array, at: Array, count: int) -> Array:
     """Return `sums_of_rows` by a product with one-hot vectors."""
     belongs = jnp.arange(count, dtype=at.dtype)[:, None] == at[None]
     return jnp.matmul(belongs.astype(added.dtype), added, precision=lax.Precision.HIGHEST)
 
 
-def product(rows: jax.Array, weights: jax.Array) -> jax.Array:
+def product(rows: Array, weights: Array) -> Array:
     """Return `rows @ weights`, [B, O] from [B, I] and [I, O], with a backward pass that suits few
     rows.
     """
@@ -191,15 +189,15 @@ def product(rows: jax.Array, weights: jax.Array) -> jax.Array:
 
 
 @jax.custom_vjp
-def _product(rows: jax.Array, weights: jax.Array) -> jax.Array:
+def _product(rows: Array, weights: Array) -> Array:
     return rows @ weights
 
 
-def _product_forward(rows: jax.Array, weights: jax.Array) -> tuple[jax.Array, Any]:
+def _product_forward(rows: Array, weights: Array) -> tuple[Array, Any]:
     return rows @ weights, (rows, weights)
 
 
-def _product_backward(saved: Any, slopes: jax.Array) -> tuple[jax.Array, jax.Array]:
+def _product_backward(saved: Any, slopes: Array) -> tuple[Array, Array]:
     rows, weights = saved
     earlier = jnp.stack([weights @ slopes[b] for b in range(slopes.shape[0])])
     return earlier, outer(rows, slopes)
@@ -208,7 +206,7 @@ def _product_backward(saved: Any, slopes: jax.Array) -> tuple[jax.Array, jax.Arr
 _product.defvjp(_product_forward, _product_backward)
 
 
-def outer(rows: jax.Array, slopes: jax.Array) -> jax.Array:
+def outer(rows: Array, slopes: Array) -> Array:
     """Return `rows.T @ slopes`, [I, O] from [B, I] and [B, O]: the gradient of the weights of a
     layer.
     """
@@ -228,7 +226,7 @@ def input_size(observation: Observation) -> tuple[int, bool]:
     return observation.n, True
 
 
-def as_input(observation: jax.Array, *, lookup: bool) -> jax.Array:
+def as_input(observation: Array, *, lookup: bool) -> Array:
     """Return an observation as an input of a network: [] int32 with `lookup`, else [inputs]."""
     return observation if lookup else observation.reshape(-1)
 
@@ -257,14 +255,12 @@ class PolicyValue:
         """Weights of the first layer of which an input is one row."""
         return self.torso.inputs * self.torso.widths[0] if self.torso.lookup else 0
 
-    def init(self, key: jax.Array) -> tuple[Any, Linear]:
+    def init(self, key: Array) -> tuple[Any, Linear]:
         """Draw the parameters, as `linear` does."""
         torso, heads = jax.random.split(key)
         return self.torso.init(torso), linear(heads, self.torso.widths[-1], self.n_actions + 1)
 
-    def apply(
-        self, parameters: tuple[Any, Linear], inputs: jax.Array
-    ) -> tuple[jax.Array, jax.Array]:
+    def apply(self, parameters: tuple[Any, Linear], inputs: Array) -> tuple[Array, Array]:
         """Return logits [B, A] and values [B] for a batch.
 
         Args:
@@ -272,14 +268,12 @@ class PolicyValue:
         """
         return self.heads(parameters[1], self.torso.apply(parameters[0], inputs))
 
-    def heads(self, layer: Linear, hidden: jax.Array) -> tuple[jax.Array, jax.Array]:
+    def heads(self, layer: Linear, hidden: Array) -> tuple[Array, Array]:
         """Return logits [B, A] and values [B] of the outputs of the torso, [B, H]."""
         outputs = hidden @ layer.weights + layer.bias[None]
         return outputs[:, : self.n_actions], outputs[:, self.n_actions]
 
-    def act(
-        self, parameters: tuple[Any, Linear], observation: jax.Array, uniform: jax.Array
-    ) -> jax.Array:
+    def act(self, parameters: tuple[Any, Linear], observation: Array, uniform: Array) -> Array:
         """Return an action drawn from the policy: [] int32.
 
         Args:
@@ -345,7 +339,7 @@ def check_size(name: str, network: Any, kept: Any) -> None:
     check_bytes(name, 4 * parameters + others, words, "a smaller hidden_width takes less")
 
 
-Layers = tuple[jax.Array, ...]  # the first [rows + 1, outputs] with lookup, else as above
+Layers = tuple[Array, ...]  # the first [rows + 1, outputs] with lookup, else as above
 
 
 @dataclasses.dataclass(frozen=True)
@@ -389,7 +383,7 @@ class QNetwork:
         terms = [i * o for i, o in zip(sizes, self.widths, strict=False)]
         return sum(terms[1:] if self.lookup else terms)
 
-    def init(self, key: jax.Array, fan_in: int | jax.Array | None = None) -> Layers:
+    def init(self, key: Array, fan_in: int | Array | None = None) -> Layers:
         """Draw the layers: weights as `networks.linear` does, biases 0.
 
         Args:
@@ -398,7 +392,7 @@ class QNetwork:
         drawn = Mlp(self.inputs, self.widths).init(key, fan_in)
         return self.pack([(layer.weights, layer.bias) for layer in drawn])
 
-    def pack(self, layers: list[tuple[jax.Array, jax.Array]]) -> Layers:
+    def pack(self, layers: list[tuple[Array, Array]]) -> Layers:
         """Return layers from weights [inputs, outputs] and bias [outputs] of each."""
         (first, bias), *others = layers
         if self.reachable:
@@ -406,7 +400,7 @@ class QNetwork:
         stacked = [jnp.concatenate([w, b[None]]) for w, b in [(first, bias), *others]]
         return tuple(v if self.lookup and i == 0 else v.T for i, v in enumerate(stacked))
 
-    def values(self, layers: Layers, inputs: jax.Array) -> jax.Array:
+    def values(self, layers: Layers, inputs: Array) -> Array:
         """Return the action values [A, B].
 
         Args:
@@ -424,14 +418,14 @@ class QNetwork:
         active = jnp.pad(jax.nn.relu(hidden), ((0, 0), (0, 1)), constant_values=1)
         return _above(others[1:], jnp.einsum("nk,bk->nb", others[0], active))
 
-    def _row(self, index: jax.Array) -> jax.Array:
+    def _row(self, index: Array) -> Array:
         """Return the rows of the first matrix that belong to indices, [B] int32."""
         if self.reachable is None:
             return index
         # fused with what comes after it, it would change how products are rounded
         return vectorize.prevent_fusion_index(self.reachable.numbers(index))
 
-    def values_of(self, layers: Layers, observation: jax.Array) -> jax.Array:
+    def values_of(self, layers: Layers, observation: Array) -> Array:
         """Return the values [A] of all actions at one observation, as the spec has it."""
         if self.lookup:
             return self.values(layers, observation[None])[:, 0]
@@ -439,21 +433,21 @@ class QNetwork:
         return self.values(layers, jnp.append(flat, jnp.ones((1,), flat.dtype))[None])[:, 0]
 
 
-def _above(layers: Sequence[jax.Array], hidden: jax.Array) -> jax.Array:
+def _above(layers: Sequence[Array], hidden: Array) -> Array:
     """Return the outputs [A, B] of the layers that come after `hidden`, [units, B] before ReLU."""
     for layer in layers:
         hidden = layer @ jnp.pad(jax.nn.relu(hidden), ((0, 1), (0, 0)), constant_values=1)
     return hidden
 
 
-def taken(values: jax.Array, action: jax.Array) -> jax.Array:
+def taken(values: Array, action: Array) -> Array:
     """Return the values [B] of one action each, [B] int32, among `values` [A, B]."""
     chosen = jnp.arange(values.shape[0], dtype=jnp.int32)[:, None] == action[None]
     return jnp.where(chosen, values, jnp.zeros_like(values)).sum(0)
 
 
 @jax.custom_vjp
-def _looked_up(table: jax.Array, index: jax.Array) -> jax.Array:
+def _looked_up(table: Array, index: Array) -> Array:
     """Return rows `index` [B] of `table` [inputs + 1, outputs], plus its last row: [B, outputs]; -1
     is a row of zeros.
     """
@@ -462,11 +456,11 @@ def _looked_up(table: jax.Array, index: jax.Array) -> jax.Array:
     return rows + table[-1][None]
 
 
-def _looked_up_forward(table: jax.Array, index: jax.Array) -> tuple[jax.Array, Any]:
+def _looked_up_forward(table: Array, index: Array) -> tuple[Array, Any]:
     return _looked_up(table, index), (table, index)
 
 
-def _looked_up_backward(saved: Any, slope: jax.Array) -> tuple[jax.Array, None]:
+def _looked_up_backward(saved: Any, slope: Array) -> tuple[Array, None]:
     table, index = saved
     bias = table.shape[0] - 1
     # -1 would count as the last row; beyond the table it is dropped

@@ -4,7 +4,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jax import lax
+from jax import Array, lax
 
 from jbrl.agents.deep import adam, networks, sequence
 from jbrl.agents.deep.actor_critic import DIVERGED
@@ -25,11 +25,11 @@ INITIAL_SCALE = 0.01  # of the weights that logits start with: the first policy 
 class Batch(NamedTuple):
     """Steps that are learned from, B of them."""
 
-    inputs: jax.Array  # [B, D] float32, or [B] int32
-    actions: jax.Array  # [B] int32
-    logs: jax.Array  # [B], log-probabilities of the actions by the policy that chose them
-    advantages: jax.Array  # [B]
-    returns: jax.Array  # [B], that values are fitted to
+    inputs: Array  # [B, D] float32, or [B] int32
+    actions: Array  # [B] int32
+    logs: Array  # [B], log-probabilities of the actions by the policy that chose them
+    advantages: Array  # [B]
+    returns: Array  # [B], that values are fitted to
 
 
 @record
@@ -105,7 +105,7 @@ class PPO(HasCost, MayDiverge, Agent[Prior, PPOState]):
         widths = (self.hidden_width,) * self.hidden_layers
         return networks.PolicyValue.of(spec, widths, final_activation=True)
 
-    def reset(self, key: jax.Array, knowledge: Prior) -> PPOState:
+    def reset(self, key: Array, knowledge: Prior) -> PPOState:
         spec = knowledge.spec
         network = self._network(spec)
         rollout = Rollout.empty(spec.observation, self.rollout_length)
@@ -115,16 +115,14 @@ class PPO(HasCost, MayDiverge, Agent[Prior, PPOState]):
         heads = networks.Linear(heads.weights * scales[None], heads.bias)
         return PPOState(adam.learner((torso, heads)), rollout, network)
 
-    def act(
-        self, key: jax.Array, state: PPOState, observation: jax.Array
-    ) -> tuple[jax.Array, PPOState]:
+    def act(self, key: Array, state: PPOState, observation: Array) -> tuple[Array, PPOState]:
         uniform = sampling.uniforms(key)[0]
         return state.network.act(state.learner.parameters, observation, uniform), state
 
     def refusal(self, n_actions: int) -> str:
         return DIVERGED
 
-    def observe(self, key: jax.Array, state: PPOState, transition: Transition) -> PPOState:
+    def observe(self, key: Array, state: PPOState, transition: Transition) -> PPOState:
         rollout = state.rollout.append(transition)
         full = rollout.length == rollout.capacity
 
@@ -137,7 +135,7 @@ class PPO(HasCost, MayDiverge, Agent[Prior, PPOState]):
 
 
 def learn(
-    network: networks.PolicyValue, learner: Learner, rollout: Rollout, words: jax.Array, agent: PPO
+    network: networks.PolicyValue, learner: Learner, rollout: Rollout, words: Array, agent: PPO
 ) -> Learner:
     """Return the learner after the epochs over a full rollout.
 
@@ -152,7 +150,7 @@ def learn(
     drawn = jax.random.bits(jax.random.wrap_key_data(words), (epochs, rollout.capacity))
     order = jnp.argsort(drawn, axis=1).astype(jnp.int32).reshape(epochs * minibatches, size)
 
-    def one(learner: Learner, chosen: jax.Array) -> tuple[Learner, None]:
+    def one(learner: Learner, chosen: Array) -> tuple[Learner, None]:
         part = Batch(*(v.at[chosen].get(mode="promise_in_bounds") for v in steps))
         gradient = jax.grad(lambda p: loss(network, p, part, agent))(learner.parameters)
         max_norm = agent.max_gradient_norm
@@ -184,7 +182,7 @@ def batch(network: networks.PolicyValue, parameters: Any, rollout: Rollout, agen
     return Batch(inputs, actions, logs, advantages, advantages + values)
 
 
-def loss(network: networks.PolicyValue, parameters: Any, part: Batch, agent: PPO) -> jax.Array:
+def loss(network: networks.PolicyValue, parameters: Any, part: Batch, agent: PPO) -> Array:
     """Return the loss of a minibatch: [].
 
     The mean of -min(r A, clip(r, 1 - clip, 1 + clip) A) + value_cost (v - R)^2 - entropy_cost H,

@@ -13,7 +13,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jax import lax
+from jax import Array, lax
 
 from jbrl.agents import selection
 from jbrl.agents.deep import adam, networks, sequence
@@ -34,17 +34,17 @@ from jbrl.rollout.contract import Transition
 class LstmParameters:
     """Parameters of a cell; the four gates are i, g, f, o, in this order."""
 
-    inputs: jax.Array  # [I, 4 H], weights of the inputs
-    hidden: jax.Array  # [H, 4 H], weights of the last output
-    bias: jax.Array  # [4 H]
+    inputs: Array  # [I, 4 H], weights of the inputs
+    hidden: Array  # [H, 4 H], weights of the last output
+    bias: Array  # [4 H]
 
 
 @record
 class LstmState:
     """State of a cell: its last output is `hidden`."""
 
-    hidden: jax.Array  # [H]
-    cell: jax.Array  # [H]
+    hidden: Array  # [H]
+    cell: Array  # [H]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,7 +58,7 @@ class Lstm:
     inputs: int
     units: int
 
-    def init(self, key: jax.Array) -> LstmParameters:
+    def init(self, key: Array) -> LstmParameters:
         """Draw the parameters, as `networks.linear` does for inputs and last output together."""
         both = networks.linear(key, self.inputs + self.units, 4 * self.units)
         return LstmParameters(both.weights[: self.inputs], both.weights[self.inputs :], both.bias)
@@ -68,14 +68,14 @@ class Lstm:
         return LstmState(jnp.zeros(self.units), jnp.zeros(self.units))
 
 
-def lstm_step(parameters: LstmParameters, state: LstmState, inputs: jax.Array) -> LstmState:
+def lstm_step(parameters: LstmParameters, state: LstmState, inputs: Array) -> LstmState:
     """Return the state after one input, [I]."""
     into = inputs[None] @ parameters.inputs + state.hidden[None] @ parameters.hidden
     after, _ = _cell((into + parameters.bias[None])[0], state)
     return after
 
 
-def _cell(into: jax.Array, state: LstmState) -> tuple[LstmState, jax.Array]:
+def _cell(into: Array, state: LstmState) -> tuple[LstmState, Array]:
     """Return the state after a step, and the gates [4, H], from what goes into them, [4 H]."""
     i, g, f, o = into.reshape(4, -1)
     gates = [jax.nn.sigmoid(i), jnp.tanh(g), jax.nn.sigmoid(f + 1), jax.nn.sigmoid(o)]
@@ -85,7 +85,7 @@ def _cell(into: jax.Array, state: LstmState) -> tuple[LstmState, jax.Array]:
 
 @jax.custom_vjp
 def lstm_unroll(
-    parameters: LstmParameters, start: LstmState, inputs: jax.Array, count: jax.Array
+    parameters: LstmParameters, start: LstmState, inputs: Array, count: Array
 ) -> LstmState:
     """Return the states after each of the first `count` inputs: [S, H] each, 0 after them.
 
@@ -100,13 +100,13 @@ def lstm_unroll(
 
 
 def _forward(
-    parameters: LstmParameters, start: LstmState, inputs: jax.Array, count: jax.Array
+    parameters: LstmParameters, start: LstmState, inputs: Array, count: Array
 ) -> tuple[LstmState, Any]:
     offered = inputs @ parameters.inputs + parameters.bias[None]
     size, units = offered.shape[0], parameters.hidden.shape[0]
     empty = jnp.zeros((size, units), offered.dtype)
 
-    def one(t: jax.Array, carry: tuple[Any, ...]) -> tuple[Any, ...]:
+    def one(t: Array, carry: tuple[Any, ...]) -> tuple[Any, ...]:
         state, outputs, cells, gates = carry
         into = _at(offered, t) + (state.hidden[None] @ parameters.hidden)[0]
         state, now = _cell(into, state)
@@ -130,7 +130,7 @@ def _backward(saved: Any, slopes: LstmState) -> tuple[Any, ...]:
         for first, later in ((start.hidden, outputs), (start.cell, cells))
     ]
 
-    def one(k: jax.Array, carry: tuple[Any, ...]) -> tuple[Any, ...]:
+    def one(k: Array, carry: tuple[Any, ...]) -> tuple[Any, ...]:
         t = count - 1 - k
         output_slope, cell_slope, into = carry
         i, g, f, o = _at(gates, t)
@@ -151,7 +151,7 @@ def _backward(saved: Any, slopes: LstmState) -> tuple[Any, ...]:
     into = lax.fori_loop(0, count, one, (none, none, jnp.zeros_like(gates)))[2]
     into = into.reshape(into.shape[0], -1)
 
-    def input_slope(t: jax.Array, slopes: jax.Array) -> jax.Array:
+    def input_slope(t: Array, slopes: Array) -> Array:
         return _put(slopes, t, parameters.inputs @ _at(into, t))
 
     input_slopes = lax.fori_loop(0, count, input_slope, jnp.zeros_like(inputs))
@@ -164,11 +164,11 @@ def _backward(saved: Any, slopes: LstmState) -> tuple[Any, ...]:
 lstm_unroll.defvjp(_forward, _backward)
 
 
-def _at(table: jax.Array, t: jax.Array) -> jax.Array:
+def _at(table: Array, t: Array) -> Array:
     return lax.dynamic_index_in_dim(table, t, keepdims=False)
 
 
-def _put(table: jax.Array, t: jax.Array, row: jax.Array) -> jax.Array:
+def _put(table: Array, t: Array, row: Array) -> Array:
     return lax.dynamic_update_index_in_dim(table, row, t, 0)
 
 
@@ -201,18 +201,14 @@ class RecurrentPolicyValue:
         """Weights of the first layer of which an input is one row."""
         return self.feedforward.looked_up
 
-    def init(self, key: jax.Array) -> tuple[Any, ...]:
+    def init(self, key: Array) -> tuple[Any, ...]:
         """Draw the parameters: of the perceptron, of the last layers, of the memory."""
         memory, others = jax.random.split(key)
         return (*self.feedforward.init(others), self.memory.init(memory))
 
     def act(
-        self,
-        parameters: tuple[Any, ...],
-        state: LstmState,
-        observation: jax.Array,
-        uniform: jax.Array,
-    ) -> tuple[jax.Array, LstmState]:
+        self, parameters: tuple[Any, ...], state: LstmState, observation: Array, uniform: Array
+    ) -> tuple[Array, LstmState]:
         """Return an action drawn from the policy, [] int32, and the memory after the observation.
 
         Args:
@@ -227,8 +223,8 @@ class RecurrentPolicyValue:
         return selection.softmax_sample(logits[0], uniform), state
 
     def unroll(
-        self, parameters: tuple[Any, ...], start: LstmState, inputs: jax.Array, count: jax.Array
-    ) -> tuple[jax.Array, jax.Array, LstmState]:
+        self, parameters: tuple[Any, ...], start: LstmState, inputs: Array, count: Array
+    ) -> tuple[Array, Array, LstmState]:
         """Return logits [S, A], values [S] and states of the memory [S, H] for the first `count` of
         consecutive observations.
 
@@ -242,9 +238,7 @@ class RecurrentPolicyValue:
         states = lstm_unroll(memory, start, embedding, count)
         return (*self._outputs(heads, embedding, states.hidden), states)
 
-    def _outputs(
-        self, heads: Any, embedding: jax.Array, memory: jax.Array
-    ) -> tuple[jax.Array, jax.Array]:
+    def _outputs(self, heads: Any, embedding: Array, memory: Array) -> tuple[Array, Array]:
         seen = embedding + jax.nn.relu(memory) if self.skip else memory
         return self.feedforward.heads(heads, seen)
 
@@ -309,7 +303,7 @@ class RecurrentActorCritic(SequenceLearner):
             skip=self.skip,
         )
 
-    def reset(self, key: jax.Array, knowledge: Prior) -> RecurrentState:
+    def reset(self, key: Array, knowledge: Prior) -> RecurrentState:
         spec = knowledge.spec
         network = self._network(spec)
         played = Sequence.empty(spec.observation, self.sequence_length)
@@ -319,16 +313,14 @@ class RecurrentActorCritic(SequenceLearner):
         return RecurrentState(learner, played, none, none, network)
 
     def act(
-        self, key: jax.Array, state: RecurrentState, observation: jax.Array
-    ) -> tuple[jax.Array, RecurrentState]:
+        self, key: Array, state: RecurrentState, observation: Array
+    ) -> tuple[Array, RecurrentState]:
         action, memory = state.network.act(
             state.learner.parameters, state.memory, observation, sampling.uniforms(key)[0]
         )
         return action, dataclasses.replace(state, memory=memory)
 
-    def observe(
-        self, key: jax.Array, state: RecurrentState, transition: Transition
-    ) -> RecurrentState:
+    def observe(self, key: Array, state: RecurrentState, transition: Transition) -> RecurrentState:
         played = state.played.append(transition)
         ended = transition.terminated | transition.truncated
         due = ended | (played.length == played.capacity)
@@ -358,7 +350,7 @@ def learn(
     learner: Learner,
     start: LstmState,
     played: Sequence,
-    terminated: jax.Array,
+    terminated: Array,
     agent: RecurrentActorCritic,
     sizes: tuple[int, ...],
 ) -> tuple[Learner, LstmState]:
@@ -371,7 +363,7 @@ def learn(
         the gradient.
     """
 
-    def loss(parameters: Any, size: int) -> tuple[jax.Array, LstmState]:
+    def loss(parameters: Any, size: int) -> tuple[Array, LstmState]:
         logits, values, states = network.unroll(
             parameters, start, played.inputs(size), played.length + 1
         )

@@ -12,7 +12,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jax import lax
+from jax import Array, lax
 
 from jbrl import vectorize
 from jbrl.base.errors import JbrlError
@@ -28,12 +28,12 @@ _GOLDEN = 0x9E3779B9  # 2^32 divided by the golden ratio: spreads counters over 
 class Batch:
     """Transitions, and what was stored with each."""
 
-    observation: jax.Array  # [B, inputs + 1] float32, a 1 at the end; or [B] int32, indices
-    action: jax.Array  # [B] int32
-    reward: jax.Array  # [B] float32
-    goes_on: jax.Array  # [B] float32, 0 after a terminal transition, else 1
-    next_observation: jax.Array  # as `observation`
-    extra: jax.Array  # [B, E] float32
+    observation: Array  # [B, inputs + 1] float32, a 1 at the end; or [B] int32, indices
+    action: Array  # [B] int32
+    reward: Array  # [B] float32
+    goes_on: Array  # [B] float32, 0 after a terminal transition, else 1
+    next_observation: Array  # as `observation`
+    extra: Array  # [B, E] float32
 
 
 @record
@@ -42,8 +42,8 @@ class Replay:
 
     # [capacity, 2 D + 3 + E] int32, bits of: observation, next observation, action, reward,
     # goes_on, extra
-    rows: jax.Array
-    added: jax.Array  # [] int32, transitions so far
+    rows: Array
+    added: Array  # [] int32, transitions so far
     inputs: int = static()  # D, numbers of an observation, with a 1 at the end; 1 for an index
     lookup: bool = static()  # observations are indices
 
@@ -53,7 +53,7 @@ class Replay:
         return self.rows.shape[0]
 
     @property
-    def size(self) -> jax.Array:
+    def size(self) -> Array:
         """Number of transitions that there are, [] int32."""
         return jnp.minimum(self.added, self.capacity)
 
@@ -92,7 +92,7 @@ def empty(observation: Observation, capacity: int, extra: int = 0) -> Replay:
     return Replay(rows, jnp.int32(0), _inputs(observation), lookup)
 
 
-def add(replay: Replay, transition: Transition, extra: jax.Array | None = None) -> Replay:
+def add(replay: Replay, transition: Transition, extra: Array | None = None) -> Replay:
     """Return the buffer with a transition, in place of the oldest if it is full.
 
     Args:
@@ -111,7 +111,7 @@ def add(replay: Replay, transition: Transition, extra: jax.Array | None = None) 
     return dataclasses.replace(replay, rows=rows, added=replay.added + 1)
 
 
-def sample(replay: Replay, key: jax.Array, size: int) -> Batch:
+def sample(replay: Replay, key: Array, size: int) -> Batch:
     """Draw transitions uniformly, with replacement, from a buffer that is not empty.
 
     Args:
@@ -120,13 +120,13 @@ def sample(replay: Replay, key: jax.Array, size: int) -> Batch:
     return sample_by(replay, sampling.words_to_uniforms(random_words(key, size)))
 
 
-def sample_by(replay: Replay, uniforms: jax.Array) -> Batch:
+def sample_by(replay: Replay, uniforms: Array) -> Batch:
     """Return a batch by uniform numbers in [0, 1), [B] float32, one for each transition."""
     found = (uniforms * replay.size.astype(jnp.float32)).astype(jnp.int32)
     return read(replay, jnp.minimum(found, replay.size - 1))
 
 
-def random_words(key: jax.Array, n: int) -> jax.Array:
+def random_words(key: Array, n: int) -> Array:
     """Return n random words, [n] uint32, from the two words of a key.
 
     A counter is mixed with each word by the last steps of MurmurHash3 (Appleby 2011): one short
@@ -138,13 +138,13 @@ def random_words(key: jax.Array, n: int) -> jax.Array:
     return _mixed(_mixed(counted + words[0]) ^ words[1])
 
 
-def _mixed(words: jax.Array) -> jax.Array:
+def _mixed(words: Array) -> Array:
     words = (words ^ (words >> 16)) * jnp.uint32(0x85EBCA6B)
     words = (words ^ (words >> 13)) * jnp.uint32(0xC2B2AE35)
     return words ^ (words >> 16)
 
 
-def read(replay: Replay, at: jax.Array) -> Batch:
+def read(replay: Replay, at: Array) -> Batch:
     """Return the transitions at places `at`, [B] int32."""
     d, found = replay.inputs, vectorize.get_rows(replay.rows, at)
     observation, following, numbers = found[:, :d], found[:, d : 2 * d], _numbers(found[:, 2 * d :])
@@ -158,7 +158,7 @@ def read(replay: Replay, at: jax.Array) -> Batch:
     )
 
 
-def _input(observation: jax.Array, lookup: bool) -> jax.Array:
+def _input(observation: Array, lookup: bool) -> Array:
     """Return an observation as it is kept, [D] int32."""
     if lookup:
         return observation[None]
@@ -166,9 +166,9 @@ def _input(observation: jax.Array, lookup: bool) -> jax.Array:
     return _bits(jnp.append(flat, jnp.ones((1,), flat.dtype)))
 
 
-def _bits(numbers: jax.Array) -> jax.Array:
+def _bits(numbers: Array) -> Array:
     return lax.bitcast_convert_type(numbers, jnp.int32)
 
 
-def _numbers(bits: jax.Array) -> jax.Array:
+def _numbers(bits: Array) -> Array:
     return lax.bitcast_convert_type(bits, jnp.float32)

@@ -12,7 +12,7 @@ from typing import Any
 import chex
 import jax
 import jax.numpy as jnp
-from jax import lax
+from jax import Array, lax
 from jax.custom_batching import custom_vmap
 
 from jbrl import vectorize
@@ -30,10 +30,10 @@ class Sequence:
 
     # [T + 1, D] float32, or [T + 1, 1] int32 where observations are indices; row t is the
     # observation before step t
-    observations: jax.Array
-    actions: jax.Array  # [T, 1] int32
-    rewards: jax.Array  # [T, 1] float32
-    length: jax.Array  # [] int32, transitions that it holds
+    observations: Array
+    actions: Array  # [T, 1] int32
+    rewards: Array  # [T, 1] float32
+    length: Array  # [] int32, transitions that it holds
 
     @property
     def capacity(self) -> int:
@@ -57,11 +57,11 @@ class Sequence:
             at + 1,
         )
 
-    def emptied(self, wanted: jax.Array) -> "Sequence":
+    def emptied(self, wanted: Array) -> "Sequence":
         """Return the sequence without its transitions where `wanted`, [] bool."""
         return dataclasses.replace(self, length=jnp.where(wanted, 0, self.length))
 
-    def inputs(self, size: int) -> jax.Array:
+    def inputs(self, size: int) -> Array:
         """Return the first size + 1 observations `as_inputs`."""
         return as_inputs(self.observations[: size + 1])
 
@@ -73,12 +73,12 @@ TERMINATED, TRUNCATED = 1, 2
 class Rollout:
     """The last T transitions, of one episode or several; entries from `length` on are not set."""
 
-    observations: jax.Array  # [T, D] float32, or [T, 1] int32 where observations are indices
-    next_observations: jax.Array  # as well
-    actions: jax.Array  # [T, 1] int32
-    rewards: jax.Array  # [T, 1] float32
-    ends: jax.Array  # [T, 1] int32: 0: the episode goes on; `TERMINATED`; `TRUNCATED`
-    length: jax.Array  # [] int32
+    observations: Array  # [T, D] float32, or [T, 1] int32 where observations are indices
+    next_observations: Array  # as well
+    actions: Array  # [T, 1] int32
+    rewards: Array  # [T, 1] float32
+    ends: Array  # [T, 1] int32: 0: the episode goes on; `TERMINATED`; `TRUNCATED`
+    length: Array  # [] int32
 
     @property
     def capacity(self) -> int:
@@ -105,18 +105,18 @@ class Rollout:
             at + 1,
         )
 
-    def emptied(self, wanted: jax.Array) -> "Rollout":
+    def emptied(self, wanted: Array) -> "Rollout":
         """Return the rollout without its transitions where `wanted`, [] bool."""
         return dataclasses.replace(self, length=jnp.where(wanted, 0, self.length))
 
 
-def _empty(observation: Observation, capacity: int) -> jax.Array:
+def _empty(observation: Observation, capacity: int) -> Array:
     """Return room for observations: [capacity, D], or [capacity, 1] for indices."""
     size = math.prod(observation.shape) if isinstance(observation, Box) else 1
     return jnp.zeros((capacity, size), observation.dtype)
 
 
-def as_inputs(rows: jax.Array) -> jax.Array:
+def as_inputs(rows: Array) -> Array:
     """Return rows of observations as networks and features take them: [B, D] float32, or [B] int32
     where observations are indices.
     """
@@ -124,7 +124,7 @@ def as_inputs(rows: jax.Array) -> jax.Array:
 
 
 @custom_vmap
-def put_row(table: jax.Array, i: jax.Array, row: jax.Array) -> jax.Array:
+def put_row(table: Array, i: Array, row: Array) -> Array:
     """Return `table` [R, C] with row `i` replaced by `row` [C]; `i` must lie in range.
 
     As `vectorize.set_row`, but for few lanes each row is copied whole, without a loop over entries.
@@ -133,7 +133,7 @@ def put_row(table: jax.Array, i: jax.Array, row: jax.Array) -> jax.Array:
 
 
 @put_row.def_vmap
-def _(size: int, batched: list[bool], *given: jax.Array) -> tuple[jax.Array, bool]:
+def _(size: int, batched: list[bool], *given: Array) -> tuple[Array, bool]:
     table, i, row = (
         v if b else jnp.broadcast_to(v, (size, *v.shape))
         for v, b in zip(given, batched, strict=True)
@@ -157,7 +157,7 @@ def sizes(capacity: int) -> tuple[int, ...]:
     return (*powers, capacity)
 
 
-def by_length(compute: Callable[[int], Any], length: jax.Array, choices: tuple[int, ...]) -> Any:
+def by_length(compute: Callable[[int], Any], length: Array, choices: tuple[int, ...]) -> Any:
     """Return `compute(size)` for the first of `choices`, ascending, that is not below `length`, []
     int32.
     """
@@ -166,7 +166,7 @@ def by_length(compute: Callable[[int], Any], length: jax.Array, choices: tuple[i
 
 
 def update_where(
-    wanted: jax.Array, update: Callable[..., Any], state: Any, context: Any, capacity: int
+    wanted: Array, update: Callable[..., Any], state: Any, context: Any, capacity: int
 ) -> Any:
     """Return `update(state, context, sizes)` where `wanted` ([] bool), else `state`.
 
@@ -182,7 +182,7 @@ def update_where(
     """
 
     @custom_vmap
-    def apply(wanted: jax.Array, state: Any, context: Any) -> Any:
+    def apply(wanted: Array, state: Any, context: Any) -> Any:
         return _alone(update, sizes(capacity), wanted, state, context)
 
     @apply.def_vmap
@@ -203,11 +203,7 @@ def update_where(
 
 
 def _alone(
-    update: Callable[..., Any],
-    choices: tuple[int, ...],
-    wanted: jax.Array,
-    state: Any,
-    context: Any,
+    update: Callable[..., Any], choices: tuple[int, ...], wanted: Array, state: Any, context: Any
 ) -> Any:
     """Update one lane; a loop of no or one iteration, which XLA runs in place."""
     return lax.fori_loop(
@@ -216,17 +212,13 @@ def _alone(
 
 
 def _in_turns(
-    update: Callable[..., Any],
-    choices: tuple[int, ...],
-    wanted: jax.Array,
-    states: Any,
-    contexts: Any,
+    update: Callable[..., Any], choices: tuple[int, ...], wanted: Array, states: Any, contexts: Any
 ) -> Any:
     """Update the lanes that want it, one after the other: `wanted` [N] bool."""
     if wanted.shape[0] == 1:
         # The state is taken out of its lane before the loop, the context within it: the other way
         # about, either is copied.
-        def only(_: jax.Array, state: Any) -> Any:
+        def only(_: Array, state: Any) -> Any:
             return update(state, jax.tree.map(lambda v: v[0], contexts), choices)
 
         first = jax.tree.map(lambda v: v[0], states)
@@ -234,7 +226,7 @@ def _in_turns(
         return jax.tree.map(lambda v: v[None], result)
     lanes = jnp.arange(wanted.shape[0], dtype=jnp.int32)
 
-    def one(carry: tuple[jax.Array, Any]) -> tuple[jax.Array, Any]:
+    def one(carry: tuple[Array, Any]) -> tuple[Array, Any]:
         left, states = carry
         lane = jnp.argmax(left).astype(jnp.int32)
         state, context = jax.tree.map(
@@ -251,7 +243,7 @@ def _in_turns(
 
 
 def _at_once(
-    update: Callable[..., Any], capacity: int, wanted: jax.Array, states: Any, contexts: Any
+    update: Callable[..., Any], capacity: int, wanted: Array, states: Any, contexts: Any
 ) -> Any:
     """Update all lanes where any wants it, and keep those that do: `wanted` [N] bool."""
 
@@ -259,15 +251,13 @@ def _at_once(
         state, context = lane
         return update(state, context, (capacity,)), context
 
-    def one(wanted: jax.Array, state: Any, context: Any) -> Any:
+    def one(wanted: Array, state: Any, context: Any) -> Any:
         return vectorize.when_any(wanted, both, (state, context))[0]
 
     return jax.vmap(one)(wanted, states, contexts)
 
 
-def lambda_returns(
-    rewards: jax.Array, discounts: jax.Array, next_values: jax.Array, traces: jax.Array
-) -> jax.Array:
+def lambda_returns(rewards: Array, discounts: Array, next_values: Array, traces: Array) -> Array:
     """Return G_t = r_t + g_t ((1 - l_t) v_{t+1} + l_t G_{t+1}) for t < T: [T], of the dtype of
     `rewards`.
 
@@ -284,9 +274,7 @@ def lambda_returns(
     chex.assert_rank([rewards, discounts, next_values, traces], 1)
     chex.assert_equal_shape([rewards, discounts, next_values, traces])
 
-    def step(
-        following: jax.Array, terms: tuple[jax.Array, jax.Array]
-    ) -> tuple[jax.Array, jax.Array]:
+    def step(following: Array, terms: tuple[Array, Array]) -> tuple[Array, Array]:
         base, slope = terms
         total = base + slope * following
         return total, total
@@ -297,14 +285,14 @@ def lambda_returns(
 
 
 def sequence_returns(
-    rewards: jax.Array,
-    next_values: jax.Array,
-    length: jax.Array,
-    terminated: jax.Array,
+    rewards: Array,
+    next_values: Array,
+    length: Array,
+    terminated: Array,
     *,
-    discount: float | jax.Array,
-    trace_decay: float | jax.Array,
-) -> jax.Array:
+    discount: float | Array,
+    trace_decay: float | Array,
+) -> Array:
     """Return the lambda-returns of the first `length` steps of one episode, 0 after them: [T].
 
     Args:
@@ -326,12 +314,8 @@ def sequence_returns(
 
 
 def generalised_advantages(
-    rewards: jax.Array,
-    discounts: jax.Array,
-    values: jax.Array,
-    next_values: jax.Array,
-    traces: jax.Array,
-) -> jax.Array:
+    rewards: Array, discounts: Array, values: Array, next_values: Array, traces: Array
+) -> Array:
     """Return A_t = d_t + g_t l_t A_{t+1} with d_t = r_t + g_t v_{t+1} - v_t: [T].
 
     Generalised advantage estimation (Schulman et al. 2016, equation 16), which is `lambda_returns`
@@ -344,7 +328,7 @@ def generalised_advantages(
     return lambda_returns(rewards, discounts, next_values, traces) - values
 
 
-def log_probabilities(logits: jax.Array, actions: jax.Array) -> tuple[jax.Array, jax.Array]:
+def log_probabilities(logits: Array, actions: Array) -> tuple[Array, Array]:
     """Return the log-probabilities of actions [T], and the entropies [T] of the policies.
 
     Args:

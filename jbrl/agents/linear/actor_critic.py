@@ -5,9 +5,8 @@ with the step size of Parl2; and NAC-TD, which follows the natural gradient.
 import dataclasses
 from typing import Any, ClassVar
 
-import jax
 import jax.numpy as jnp
-from jax import lax
+from jax import Array, lax
 
 from jbrl import vectorize
 from jbrl.agents import selection
@@ -37,7 +36,7 @@ class ActorCriticState:
 
     critic: LinearFunction  # one row
     actor: LinearFunction  # of the preferences, a row for each action; its trace: of grad log pi
-    here: jax.Array  # the last observation, `encoded`; not that of a first step
+    here: Array  # the last observation, `encoded`; not that of a first step
     policy_now: selection.SoftmaxPolicy  # in the state of the last decision
     progress: Progress
 
@@ -46,10 +45,10 @@ class ActorCriticState:
 class Critique:
     """Judgement of a transition by the value function, and the value function after it."""
 
-    error: jax.Array  # [] float32
+    error: Array  # [] float32
     critic: LinearFunction
-    there: jax.Array  # the next observation, `encoded`
-    learns: jax.Array  # [] bool, whether the agent still learns
+    there: Array  # the next observation, `encoded`
+    learns: Array  # [] bool, whether the agent still learns
 
 
 @record
@@ -69,7 +68,7 @@ class LinearActorCritic(CompleteLinear):
         n_actions = drawing.prior.spec.actions.n
         self.draw_alpha(drawing, "alpha_p", parts=n_actions, prefix="actor_")
 
-    def reset(self, key: jax.Array, knowledge: Prior) -> ActorCriticState:
+    def reset(self, key: Array, knowledge: Prior) -> ActorCriticState:
         """Draw the hyperparameters; all weights are 0."""
         n_actions = knowledge.spec.actions.n
         progress = self.begin(key, knowledge)
@@ -83,8 +82,8 @@ class LinearActorCritic(CompleteLinear):
         return ActorCriticState(critic, actor, progress.features.blank, now, progress)
 
     def act(
-        self, key: jax.Array, state: ActorCriticState, observation: jax.Array
-    ) -> tuple[jax.Array, ActorCriticState]:
+        self, key: Array, state: ActorCriticState, observation: Array
+    ) -> tuple[Array, ActorCriticState]:
         """Draw an action from the policy."""
         progress = state.progress
         here = progress.encoded(observation, state.here)
@@ -95,7 +94,7 @@ class LinearActorCritic(CompleteLinear):
         return selection.softmax_draw(now, sampling.uniforms(key)[0]), after
 
     def observe(
-        self, key: jax.Array, state: ActorCriticState, transition: Transition
+        self, key: Array, state: ActorCriticState, transition: Transition
     ) -> ActorCriticState:
         """Learn the value function, then the policy."""
         progress, now = state.progress, state.policy_now
@@ -121,7 +120,7 @@ class LinearActorCritic(CompleteLinear):
         critic = state.critic.learned(progress, here, one, error, learns, bound)
         return Critique(error, critic, there, learns)
 
-    def bonus(self, state: ActorCriticState, transition: Transition) -> jax.Array:
+    def bonus(self, state: ActorCriticState, transition: Transition) -> Array:
         """Return what is added to the reward: [] float32."""
         return jnp.float32(0)
 
@@ -194,7 +193,7 @@ class LinearACParl2(ScaledActor):
         high=1e9,
     )
 
-    def bonus(self, state: ActorCriticState, transition: Transition) -> jax.Array:
+    def bonus(self, state: ActorCriticState, transition: Transition) -> Array:
         """See `LinearActorCritic`."""
         return -self.surprise * selection.log_probability(state.policy_now, transition.action)
 
@@ -228,13 +227,13 @@ class NacTD(PlainCritic):
         super().draw(drawing)
         self.draw_alpha(drawing, "alpha_w", prefix="advantage_")
 
-    def reset(self, key: jax.Array, knowledge: Prior) -> NaturalState:
+    def reset(self, key: Array, knowledge: Prior) -> NaturalState:
         """Draw the hyperparameters; all weights are 0."""
         state = super().reset(key, knowledge)
         return NaturalState(**vars(state), advantage=state.actor.weights)
 
     def observe(
-        self, key: jax.Array, state: ActorCriticState, transition: Transition
+        self, key: Array, state: ActorCriticState, transition: Transition
     ) -> ActorCriticState:
         """Learn the value function, then the advantages, then move the policy."""
         assert isinstance(state, NaturalState)
@@ -257,8 +256,8 @@ class NacTD(PlainCritic):
 
 
 def unit_step(
-    features: Features, direction: jax.Array, orders: Orders, alpha: jax.Array
-) -> tuple[jax.Array, jax.Array]:
+    features: Features, direction: Array, orders: Orders, alpha: Array
+) -> tuple[Array, Array]:
     """Return the factor of `direction` [A, F] that makes a step of length `alpha`: [] float32; and
     whether there is one, [] bool: not where the length of `direction` is 0 or NaN.
 
@@ -266,7 +265,7 @@ def unit_step(
     times a power of two, which is exact.
     """
 
-    def of_scaled(operand: Any) -> jax.Array:
+    def of_scaled(operand: Any) -> Array:
         return features.squares(operand[0] * SHRINKING, operand[1])
 
     squares = features.squares(direction, orders)

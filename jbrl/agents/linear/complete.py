@@ -20,6 +20,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import numpy.typing as npt
+from jax import Array
 
 from jbrl import vectorize
 from jbrl.agents.complete import log_uniform, uniform
@@ -66,7 +67,7 @@ SECONDS_PER_ENTRY = 2e-10
 SECONDS_PER_TERM = 5e-10
 
 
-def integer(u: jax.Array, low: Any, high: Any) -> jax.Array:
+def integer(u: Array, low: Any, high: Any) -> Array:
     """Return the quantile `u` of the uniform distribution on the integers low..high: [] int32."""
     low, high = jnp.int32(low), jnp.int32(high)
     drawn = low + jnp.floor(u * (high - low + 1).astype(jnp.float32)).astype(jnp.int32)
@@ -98,11 +99,11 @@ def fourier_alpha(end: str, default: float, of: str = "", *, divided: bool = Fal
 class Progress:
     """Record of a lifetime so far, and its hyperparameters."""
 
-    drawn: dict[str, jax.Array]  # [] float32 each
-    episodes: jax.Array  # [] int32, that have ended
-    fresh: jax.Array  # [] bool, no step of the episode has been learned yet
-    skipped: jax.Array  # [] int32, updates skipped, the error being NaN
-    undefined: jax.Array  # [] int32, steps of which a value or a preference was NaN
+    drawn: dict[str, Array]  # [] float32 each
+    episodes: Array  # [] int32, that have ended
+    fresh: Array  # [] bool, no step of the episode has been learned yet
+    skipped: Array  # [] int32, updates skipped, the error being NaN
+    undefined: Array  # [] int32, steps of which a value or a preference was NaN
     features: Features = static(Table(1))
     lifetime: Lifetime = static(Episodes(1))
 
@@ -118,21 +119,21 @@ class Progress:
         return Orders(dependent, independent, playing)
 
     @property
-    def decay(self) -> jax.Array:
+    def decay(self) -> Array:
         """Decay of traces, gamma lambda; 0 at the first step of an episode: [] float32."""
         return jnp.where(self.fresh, 0.0, self.drawn["gamma"] * self.drawn["lambda"])
 
-    def encoded(self, observation: jax.Array, here: jax.Array) -> jax.Array:
+    def encoded(self, observation: Array, here: Array) -> Array:
         """Return an observation as passes over weights take it: `here`, which is that of the last
         transition, and computed at the first step of an episode only.
         """
 
-        def compute(operand: Any) -> jax.Array:
+        def compute(operand: Any) -> Array:
             return self.features.encoded(*operand)
 
         return self.at_first(compute, (observation, self.orders), here)
 
-    def at_first(self, fn: Callable[[Any], Any], operand: Any, otherwise: jax.Array) -> jax.Array:
+    def at_first(self, fn: Callable[[Any], Any], operand: Any, otherwise: Array) -> Array:
         """Return `fn(operand)` at the first step of an episode, else `otherwise`, of its shape.
 
         Lookups in a table are cheapest for all lanes at once, features for those that need them.
@@ -140,11 +141,11 @@ class Progress:
         if isinstance(self.features, Table):
             first = vectorize.computed_if_any(self.fresh, fn, operand)
             return jnp.where(self.fresh, first, otherwise)
-        computed: jax.Array = vectorize.computed_where(self.fresh, fn, operand, otherwise)
+        computed: Array = vectorize.computed_where(self.fresh, fn, operand, otherwise)
         return computed
 
     def after(
-        self, transition: Transition, learns: jax.Array, error: jax.Array, *values: jax.Array
+        self, transition: Transition, learns: Array, error: Array, *values: Array
     ) -> "Progress":
         """Return the progress after a transition.
 
@@ -169,18 +170,18 @@ class Progress:
 class LinearFunction:
     """A linear function of features that learns along an eligibility trace."""
 
-    weights: jax.Array  # [A, F] float32
-    trace: jax.Array  # [A, F] float32
-    alpha: jax.Array  # [] float32, step size
+    weights: Array  # [A, F] float32
+    trace: Array  # [A, F] float32
+    alpha: Array  # [] float32, step size
 
     def learned(
         self,
         progress: Progress,
-        at: jax.Array,
-        gradient: jax.Array,
-        error: jax.Array,
-        learns: jax.Array,
-        following: tuple[jax.Array, jax.Array] | None = None,
+        at: Array,
+        gradient: Array,
+        error: Array,
+        learns: Array,
+        following: tuple[Array, Array] | None = None,
     ) -> "LinearFunction":
         """Return the function after e <- decay e + gradient phi, then w <- w + alpha error e.
 
@@ -210,7 +211,7 @@ class LinearFunction:
         return LinearFunction(weights, trace, alpha)
 
 
-def parl2_bounded(alpha: jax.Array, change: jax.Array) -> jax.Array:
+def parl2_bounded(alpha: Array, change: Array) -> Array:
     """Return the step size of Parl2 after a transition: min(alpha, -1 / change) where `change`, the
     product of the trace with gamma phi' - phi, is negative.
     """
@@ -220,12 +221,12 @@ def parl2_bounded(alpha: jax.Array, change: jax.Array) -> jax.Array:
 class Drawing:
     """Uniform numbers of a lifetime, one for each hyperparameter, and the values drawn by them."""
 
-    def __init__(self, key: jax.Array, features: Features, prior: Prior) -> None:
+    def __init__(self, key: Array, features: Features, prior: Prior) -> None:
         self._uniforms = jax.random.uniform(key, (len(PLACES),))
         self.features, self.prior = features, prior
-        self.drawn: dict[str, jax.Array] = {}
+        self.drawn: dict[str, Array] = {}
 
-    def draw(self, name: str, quantile: Callable[..., jax.Array], low: Any, high: Any) -> jax.Array:
+    def draw(self, name: str, quantile: Callable[..., Array], low: Any, high: Any) -> Array:
         """Draw and keep a hyperparameter, [] float32: the quantile of its uniform number."""
         value = quantile(self._uniforms[PLACES.index(name)], low, high)
         self.drawn[name] = jnp.asarray(value, jnp.float32)
@@ -321,7 +322,7 @@ class CompleteLinear(HasCost, Measured, Sized, StaysWithNaN, Agent[Prior, Any]):
         """
         return features_of(prior.spec.observation, self.dependent_high, self.independent_high)
 
-    def begin(self, key: jax.Array, prior: Prior) -> Progress:
+    def begin(self, key: Array, prior: Prior) -> Progress:
         """Return the progress of a lifetime that begins, all hyperparameters drawn.
 
         Raises:
@@ -359,7 +360,7 @@ class CompleteLinear(HasCost, Measured, Sized, StaysWithNaN, Agent[Prior, Any]):
         if self.per_feature and not table:
             drawing.drawn[name] = value / (drawing.drawn["features"] * jnp.float32(parts))
 
-    def learns(self, progress: Progress) -> jax.Array:
+    def learns(self, progress: Progress) -> Array:
         """Return whether the agent learns from the next transition: [] bool.
 
         It does until its lifetime is over, or before if asked to stop.
@@ -381,6 +382,6 @@ class CompleteLinear(HasCost, Measured, Sized, StaysWithNaN, Agent[Prior, Any]):
         return {f"drawn_{name}": value for name, value in progress.drawn.items()} | counts
 
 
-def _episodes(lifetime: Lifetime) -> jax.Array:
+def _episodes(lifetime: Lifetime) -> Array:
     """Return the number of episodes of a lifetime, [] int32."""
     return jnp.int32(lifetime.episodes if isinstance(lifetime, Episodes) else 2**31 - 1)

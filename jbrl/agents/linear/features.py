@@ -16,7 +16,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import numpy.typing as npt
-from jax import lax
+from jax import Array, lax
 from jax.custom_batching import custom_vmap
 
 from jbrl import vectorize
@@ -47,9 +47,9 @@ Pass = Callable[[Chunk], tuple[Any, Any]]  # returns what is carried and what is
 class Orders:
     """Orders of the Fourier basis of a lane, 0 for a table, and whether its passes count."""
 
-    dependent: jax.Array  # [] int32, the highest frequency of terms of several inputs
-    independent: jax.Array  # [] int32, the highest frequency of terms of one input
-    playing: jax.Array  # [] bool; where False, passes in chunks leave the lane out
+    dependent: Array  # [] int32, the highest frequency of terms of several inputs
+    independent: Array  # [] int32, the highest frequency of terms of one input
+    playing: Array  # [] bool; where False, passes in chunks leave the lane out
 
 
 @dataclasses.dataclass(frozen=True)
@@ -80,7 +80,7 @@ class Fourier:
         """Features of one iteration of a pass."""
         return min(self.capacity, CHUNK)
 
-    def sizes(self, orders: Orders) -> jax.Array:
+    def sizes(self, orders: Orders) -> Array:
         """Return the number of features that a lane uses: [] int32."""
         inputs = len(self.low)
         beyond = jnp.maximum(orders.independent - orders.dependent, 0)
@@ -92,11 +92,11 @@ class Fourier:
         return (dependent + 1) ** inputs + inputs * max(0, independent - dependent)
 
     @property
-    def blank(self) -> jax.Array:
+    def blank(self) -> Array:
         """See `Table`."""
         return jnp.zeros(self.capacity, jnp.float32)
 
-    def encoded(self, x: jax.Array, orders: Orders) -> jax.Array:
+    def encoded(self, x: Array, orders: Orders) -> Array:
         """Return the features of `x`, an observation of any shape with d entries, in the order of
         the basis: [F] float32, 0 where a lane does not use them.
         """
@@ -106,13 +106,11 @@ class Fourier:
 
         return self._pass(write, (), self.blank, (), orders, self._scaled(x.reshape(-1)))[1]
 
-    def values(self, weights: jax.Array, at: jax.Array, orders: Orders) -> jax.Array:
+    def values(self, weights: Array, at: Array, orders: Orders) -> Array:
         """See `Table`; `at` is [F]."""
         return self.products(weights, (at,), orders)[0]
 
-    def products(
-        self, weights: jax.Array, ats: tuple[jax.Array, ...], orders: Orders
-    ) -> tuple[jax.Array, ...]:
+    def products(self, weights: Array, ats: tuple[Array, ...], orders: Orders) -> tuple[Array, ...]:
         """See `Table`."""
 
         def add(now: Chunk) -> tuple[Any, Any]:
@@ -122,8 +120,8 @@ class Fourier:
         return self._pass(add, zeros, (), (weights, ats), orders)[0]
 
     def traced(
-        self, trace: jax.Array, at: jax.Array, orders: Orders, decay: jax.Array, gradient: jax.Array
-    ) -> jax.Array:
+        self, trace: Array, at: Array, orders: Orders, decay: Array, gradient: Array
+    ) -> Array:
         """See `Table`."""
 
         def decayed(now: Chunk) -> tuple[Any, Any]:
@@ -133,13 +131,8 @@ class Fourier:
         return self._pass(decayed, (), trace, at, orders, (decay, gradient))[1]
 
     def stepped(
-        self,
-        weights: jax.Array,
-        direction: jax.Array,
-        orders: Orders,
-        step: jax.Array,
-        learns: jax.Array,
-    ) -> jax.Array:
+        self, weights: Array, direction: Array, orders: Orders, step: Array, learns: Array
+    ) -> Array:
         """See `Table`."""
 
         def move(now: Chunk) -> tuple[Any, Any]:
@@ -149,7 +142,7 @@ class Fourier:
 
         return self._pass(move, (), weights, direction, orders, (step, learns))[1]
 
-    def squares(self, weights: jax.Array, orders: Orders) -> jax.Array:
+    def squares(self, weights: Array, orders: Orders) -> Array:
         """See `Table`."""
 
         def add(now: Chunk) -> tuple[Any, Any]:
@@ -158,7 +151,7 @@ class Fourier:
 
         return self._pass(add, jnp.float32(0), (), weights, orders)[0]
 
-    def rows(self, weights: jax.Array, xs: jax.Array, orders: Orders) -> jax.Array:
+    def rows(self, weights: Array, xs: Array, orders: Orders) -> Array:
         """See `Table`; `xs` is [B, d]."""
 
         def add(now: Chunk) -> tuple[Any, Any]:
@@ -170,13 +163,13 @@ class Fourier:
 
     def ascended(
         self,
-        learner: tuple[jax.Array, ...],
-        xs: jax.Array,
-        gradients: jax.Array,
+        learner: tuple[Array, ...],
+        xs: Array,
+        gradients: Array,
         orders: Orders,
-        update: Callable[..., tuple[jax.Array, ...]],
-        numbers: tuple[jax.Array, ...],
-    ) -> tuple[jax.Array, ...]:
+        update: Callable[..., tuple[Array, ...]],
+        numbers: tuple[Array, ...],
+    ) -> tuple[Array, ...]:
         """See `Table`; `xs` is [B, d]."""
 
         def ascend(now: Chunk) -> tuple[Any, Any]:
@@ -188,23 +181,23 @@ class Fourier:
         consts = (self._scaled(xs), gradients, numbers)
         return self._pass(ascend, (), learner, (), orders, consts, mapped=False)[1]
 
-    def _scaled(self, x: jax.Array) -> jax.Array:
+    def _scaled(self, x: Array) -> Array:
         low, high = np.array(self.low, np.float32), np.array(self.high, np.float32)
         shape = (1,) * (x.ndim - 1) + (-1,)
         return (x - low.reshape(shape)) * (1 / (high - low)).reshape(shape)
 
-    def _active(self, start: Any, orders: Orders) -> jax.Array:
+    def _active(self, start: Any, orders: Orders) -> Array:
         """Return which features of a chunk a lane uses: [C] bool."""
         _, dependent, independent = self._chunk_of_terms(start)
         return (dependent <= orders.dependent) | (independent <= orders.independent)
 
-    def _stored_features(self, start: Any, x: jax.Array, orders: Orders) -> jax.Array:
+    def _stored_features(self, start: Any, x: Array, orders: Orders) -> Array:
         """Return `_features`, for use in several operations: XLA computes them once, not anew for
         each row of weights.
         """
         return vectorize.prevent_fusion(self._features(start, x, orders))
 
-    def _features(self, start: Any, x: jax.Array, orders: Orders) -> jax.Array:
+    def _features(self, start: Any, x: Array, orders: Orders) -> Array:
         """Return a chunk of features [..., C] of scaled observations [..., d], 0 where a lane does
         not use them.
         """
@@ -245,7 +238,7 @@ class Fourier:
         over = in_chunks if mapped else _looped
         return over(fn, self.chunk, self._chunks(orders), whole)
 
-    def _chunks(self, orders: Orders) -> jax.Array:
+    def _chunks(self, orders: Orders) -> Array:
         """Return the chunks that hold all features of a lane, none where it is over: [] int32."""
         inputs, greatest = len(self.low), max(self.dependent, self.independent)
         mixed = (orders.dependent + 1) ** inputs - 1 - inputs * orders.dependent
@@ -254,7 +247,7 @@ class Fourier:
         return jnp.where(orders.playing, (end + self.chunk - 1) // self.chunk, 0)
 
 
-def cosine_of_pi(t: jax.Array) -> jax.Array:
+def cosine_of_pi(t: Array) -> Array:
     """Return cos(pi t), float32 of any shape, to about 2e-7 where |t| is below 100.
 
     An odd polynomial of degree 9 for sin(pi y), fitted on |y| <= 1/2 by least squares to 1e-8,
@@ -276,18 +269,18 @@ def _like(row: Any, ndim: int) -> Any:
     return row.reshape((1,) * (ndim - 1) + (-1,))
 
 
-def _products(weights: jax.Array, ats: tuple[jax.Array, ...]) -> tuple[jax.Array, ...]:
+def _products(weights: Array, ats: tuple[Array, ...]) -> tuple[Array, ...]:
     if weights.shape[0] == 1 and len(ats) > 1:
         # a product of two vectors would be summed without vector instructions
         return tuple(p[None] for p in _dot(jnp.stack(ats), weights[0]))
     return tuple(_dot(weights, phi) for phi in ats)
 
 
-def _dot(matrix: jax.Array, vector: jax.Array) -> jax.Array:
+def _dot(matrix: Array, vector: Array) -> Array:
     return jnp.einsum("af,f->a", matrix, vector, precision="highest")
 
 
-def in_chunks(fn: Pass, width: int, chunks: jax.Array, whole: Chunk) -> tuple[Any, Any]:
+def in_chunks(fn: Pass, width: int, chunks: Array, whole: Chunk) -> tuple[Any, Any]:
     """Pass over the last axis of arrays in chunks of `width`.
 
     Mapped, all lanes make as many iterations as the one with most `chunks`, [] int32: `fn` must
@@ -295,7 +288,7 @@ def in_chunks(fn: Pass, width: int, chunks: jax.Array, whole: Chunk) -> tuple[An
     """
 
     @custom_vmap
-    def apply(chunks: jax.Array, whole: Chunk) -> Any:
+    def apply(chunks: Array, whole: Chunk) -> Any:
         return _looped(fn, width, chunks, whole)
 
     @apply.def_vmap
@@ -310,10 +303,10 @@ def in_chunks(fn: Pass, width: int, chunks: jax.Array, whole: Chunk) -> tuple[An
     return apply(chunks, jax.tree.map(jnp.asarray, whole))
 
 
-def _looped(fn: Pass, width: int, chunks: jax.Array, whole: Chunk) -> Any:
+def _looped(fn: Pass, width: int, chunks: Array, whole: Chunk) -> Any:
     """As `in_chunks`, of one lane."""
 
-    def body(i: jax.Array, state: tuple[Any, Any]) -> tuple[Any, Any]:
+    def body(i: Array, state: tuple[Any, Any]) -> tuple[Any, Any]:
         carry, written = state
         start = i * width
         parts = jax.tree.map(
@@ -375,20 +368,20 @@ class Table:
         """Number of features, F."""
         return self.n
 
-    def sizes(self, orders: Orders) -> jax.Array:
+    def sizes(self, orders: Orders) -> Array:
         """Return the number of features that a lane uses: [] int32."""
         return jnp.int32(self.n)
 
     @property
-    def blank(self) -> jax.Array:
+    def blank(self) -> Array:
         """An encoded observation before the first one."""
         return jnp.int32(0)
 
-    def encoded(self, x: jax.Array, orders: Orders) -> jax.Array:
+    def encoded(self, x: Array, orders: Orders) -> Array:
         """Return the observation `x` as passes over weights take it, here as it is: [] int32."""
         return x
 
-    def values(self, weights: jax.Array, at: jax.Array, orders: Orders) -> jax.Array:
+    def values(self, weights: Array, at: Array, orders: Orders) -> Array:
         """Return the products of `weights` [A, F] with the features of an observation: [A] float32.
 
         Args:
@@ -399,15 +392,13 @@ class Table:
         values = vectorize.get_rows(weights.reshape(-1, 1), where)[:, 0]
         return jnp.where(at < 0, 0.0, values)
 
-    def products(
-        self, weights: jax.Array, ats: tuple[jax.Array, ...], orders: Orders
-    ) -> tuple[jax.Array, ...]:
+    def products(self, weights: Array, ats: tuple[Array, ...], orders: Orders) -> tuple[Array, ...]:
         """Return `values` of several observations."""
         return tuple(self.values(weights, at, orders) for at in ats)
 
     def traced(
-        self, trace: jax.Array, at: jax.Array, orders: Orders, decay: jax.Array, gradient: jax.Array
-    ) -> jax.Array:
+        self, trace: Array, at: Array, orders: Orders, decay: Array, gradient: Array
+    ) -> Array:
         """Return the trace [A, F] after decaying and adding the gradient, [A], at the features of
         an observation.
         """
@@ -415,34 +406,29 @@ class Table:
         return decay * trace + jnp.where(here[None], gradient[:, None], 0.0)
 
     def stepped(
-        self,
-        weights: jax.Array,
-        direction: jax.Array,
-        orders: Orders,
-        step: jax.Array,
-        learns: jax.Array,
-    ) -> jax.Array:
+        self, weights: Array, direction: Array, orders: Orders, step: Array, learns: Array
+    ) -> Array:
         """Return `weights` + `step` * `direction` where `learns` ([] bool), else `weights`."""
         return jnp.where(learns, weights + step * direction, weights)
 
-    def squares(self, weights: jax.Array, orders: Orders) -> jax.Array:
+    def squares(self, weights: Array, orders: Orders) -> Array:
         """Return the sum of the squares of all weights: [] float32."""
         return jnp.square(weights).sum()
 
-    def rows(self, weights: jax.Array, xs: jax.Array, orders: Orders) -> jax.Array:
+    def rows(self, weights: Array, xs: Array, orders: Orders) -> Array:
         """Return `values` of B observations `xs`: [B, A] float32. Of one lane, not mapped."""
         values = weights.at[:, jnp.maximum(xs, 0)].get(mode="promise_in_bounds")
         return jnp.where(xs < 0, 0.0, values).T
 
     def ascended(
         self,
-        learner: tuple[jax.Array, ...],
-        xs: jax.Array,
-        gradients: jax.Array,
+        learner: tuple[Array, ...],
+        xs: Array,
+        gradients: Array,
         orders: Orders,
-        update: Callable[..., tuple[jax.Array, ...]],
-        numbers: tuple[jax.Array, ...],
-    ) -> tuple[jax.Array, ...]:
+        update: Callable[..., tuple[Array, ...]],
+        numbers: tuple[Array, ...],
+    ) -> tuple[Array, ...]:
         """Return arrays [A, F] after `update(arrays, gradient, *numbers)`, the gradient [A, F]
         being the sum of `gradients` [B, A] times the features of `xs`. Of one lane, not mapped.
         """

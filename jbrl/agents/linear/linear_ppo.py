@@ -5,7 +5,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jax import lax
+from jax import Array, lax
 
 from jbrl import vectorize
 from jbrl.agents import selection
@@ -32,32 +32,32 @@ FIRST_DECAY, SECOND_DECAY, EPSILON = 0.9, 0.999, 1e-5  # of Adam
 class Learner:
     """Weights, preferences first and the value function in the last row, and what Adam keeps."""
 
-    weights: jax.Array  # [A + 1, F] float32
-    first: jax.Array  # [A + 1, F] float32
-    second: jax.Array  # [A + 1, F] float32
-    step: jax.Array  # [] int32, of Adam
-    skipped: jax.Array  # [] int32, minibatches that were passed over, an error being NaN
+    weights: Array  # [A + 1, F] float32
+    first: Array  # [A + 1, F] float32
+    second: Array  # [A + 1, F] float32
+    step: Array  # [] int32, of Adam
+    skipped: Array  # [] int32, minibatches that were passed over, an error being NaN
 
 
 @record
 class Sample:
     """Transitions of a buffer, with all that learning from them needs."""
 
-    observations: jax.Array  # as those of the buffer
-    actions: jax.Array  # [T] int32
-    logs: jax.Array  # [T] float32, of the probabilities that they were chosen with
-    advantages: jax.Array  # [T] float32
-    targets: jax.Array  # [T] float32, of the value function
+    observations: Array  # as those of the buffer
+    actions: Array  # [T] int32
+    logs: Array  # [T] float32, of the probabilities that they were chosen with
+    advantages: Array  # [T] float32
+    targets: Array  # [T] float32, of the value function
 
 
 @record
 class Rules:
     """Numbers that an update depends on."""
 
-    drawn: dict[str, jax.Array]  # [] float32 each
+    drawn: dict[str, Array]  # [] float32 each
     orders: Orders
-    sign: jax.Array  # [] float32, of the second term of the gradient of the entropy
-    words: jax.Array  # [2] uint32, of a random key
+    sign: Array  # [] float32, of the second term of the gradient of the entropy
+    words: Array  # [2] uint32, of a random key
 
 
 @record
@@ -112,7 +112,7 @@ class LinearPPO(complete.CompleteLinear):
         drawing.drawn |= {"steps": steps, "batch": jnp.round(2**batch)}
         drawing.draw("epochs", complete.integer, self.epochs_low, self.epochs_high)
 
-    def reset(self, key: jax.Array, knowledge: Prior) -> LinearPPOState:
+    def reset(self, key: Array, knowledge: Prior) -> LinearPPOState:
         """Draw the hyperparameters; all weights are 0."""
         progress = self.begin(key, knowledge)
         shape = (knowledge.spec.actions.n + 1, progress.features.capacity)
@@ -121,8 +121,8 @@ class LinearPPO(complete.CompleteLinear):
         return LinearPPOState(learner, Rollout.empty(knowledge.spec.observation, STEPS), progress)
 
     def act(
-        self, key: jax.Array, state: LinearPPOState, observation: jax.Array
-    ) -> tuple[jax.Array, LinearPPOState]:
+        self, key: Array, state: LinearPPOState, observation: Array
+    ) -> tuple[Array, LinearPPOState]:
         """Draw an action from the policy."""
         progress = state.progress
         features, orders = progress.features, progress.orders
@@ -131,9 +131,7 @@ class LinearPPO(complete.CompleteLinear):
         now = selection.softmax(values[:-1])
         return selection.softmax_draw(now, sampling.uniforms(key)[0]), state
 
-    def observe(
-        self, key: jax.Array, state: LinearPPOState, transition: Transition
-    ) -> LinearPPOState:
+    def observe(self, key: Array, state: LinearPPOState, transition: Transition) -> LinearPPOState:
         """Keep the transition; learn where the buffer is full."""
         progress = state.progress
         learns = self.learns(progress)
@@ -167,10 +165,10 @@ def learned(features: Features, learner: Learner, buffer: Rollout, rules: Rules)
     def sized(size: int) -> Learner:
         """Learn in minibatches of which the arrays have `size` transitions."""
 
-        def epoch(number: jax.Array, learner: Learner) -> Learner:
+        def epoch(number: Array, learner: Learner) -> Learner:
             order = shuffled(jax.random.fold_in(key, number), length)
 
-            def minibatch(number: jax.Array, learner: Learner) -> Learner:
+            def minibatch(number: Array, learner: Learner) -> Learner:
                 start = number * batch
                 count = jnp.minimum(batch, length - start)  # the last one may be smaller
                 chosen = lax.dynamic_slice_in_dim(order, start, size)
@@ -186,7 +184,7 @@ def learned(features: Features, learner: Learner, buffer: Rollout, rules: Rules)
     return sequence.by_length(sized, batch, MINIBATCHES)
 
 
-def shuffled(key: jax.Array, length: jax.Array) -> jax.Array:
+def shuffled(key: Array, length: Array) -> Array:
     """Return the numbers below `length` in random order, and then others: [T + 64] int32."""
     bits = jax.random.bits(key, (STEPS,)) >> 1
     place = jnp.arange(STEPS, dtype=jnp.int32)
@@ -212,7 +210,7 @@ def judged(features: Features, learner: Learner, buffer: Rollout, rules: Rules) 
     errors = buffer.rewards[:, 0] + goes_on * following - values[:-1]
     errors = jnp.where(counts, errors, 0.0)
 
-    def back(later: jax.Array, step: tuple[Any, Any]) -> tuple[jax.Array, jax.Array]:
+    def back(later: Array, step: tuple[Any, Any]) -> tuple[Array, Array]:
         error, factor = step
         now = error + factor * later
         return now, now
@@ -225,7 +223,7 @@ def judged(features: Features, learner: Learner, buffer: Rollout, rules: Rules) 
 
 
 def ascended(
-    features: Features, learner: Learner, part: Sample, counts: jax.Array, rules: Rules
+    features: Features, learner: Learner, part: Sample, counts: Array, rules: Rules
 ) -> Learner:
     """Return the learner after one minibatch, of which the transitions count that `counts`, [B]
     bool, says.
@@ -249,7 +247,7 @@ def ascended(
     return Learner(weights, moments[0], moments[1], step, skipped)
 
 
-def adam_rate(alpha: jax.Array, step: jax.Array) -> jax.Array:
+def adam_rate(alpha: Array, step: Array) -> Array:
     """Return the step size of Adam times its corrections of both moments at step number `step`, []
     int32 from 1.
     """
@@ -259,8 +257,8 @@ def adam_rate(alpha: jax.Array, step: jax.Array) -> jax.Array:
 
 
 def adam_ascended(
-    arrays: tuple[jax.Array, ...], gradient: jax.Array, rate: jax.Array, learns: jax.Array
-) -> tuple[jax.Array, ...]:
+    arrays: tuple[Array, ...], gradient: Array, rate: Array, learns: Array
+) -> tuple[Array, ...]:
     """Return weights, first and second moments, all of one shape, after a step of Adam up a
     gradient; where `learns`, [] bool, is False nothing changes.
 
@@ -277,7 +275,7 @@ def adam_ascended(
     return tuple(jnp.where(learns, n, o) for n, o in zip(new, arrays, strict=True))
 
 
-def direction(outputs: jax.Array, part: Sample, rules: Rules) -> jax.Array:
+def direction(outputs: Array, part: Sample, rules: Rules) -> Array:
     """Return the direction of preferences and value of each transition, [B, A + 1], from
     preferences and value, `outputs` of the same shape.
 
@@ -298,7 +296,7 @@ def direction(outputs: jax.Array, part: Sample, rules: Rules) -> jax.Array:
     return jnp.concatenate([preferences, (part.targets - outputs[:, -1])[:, None]], axis=1)
 
 
-def entropy_gradient(now: selection.SoftmaxPolicy, sign: jax.Array) -> jax.Array:
+def entropy_gradient(now: selection.SoftmaxPolicy, sign: Array) -> Array:
     """Return -pi ln pi + sign * pi H by each preference: [..., A]; with -1 the gradient of the
     entropy H, with 1 that of the published program.
     """

@@ -5,8 +5,8 @@ step size of Parl2.
 import dataclasses
 from typing import Any, ClassVar
 
-import jax
 import jax.numpy as jnp
+from jax import Array
 
 from jbrl import vectorize
 from jbrl.agents.complete import uniform
@@ -24,8 +24,8 @@ class ActionValueState:
     """Action values, and how they are being learned."""
 
     values: complete.LinearFunction  # rows are actions
-    here: jax.Array  # the last observation, `encoded`; not that of a first step
-    next_action: jax.Array  # [] int32, chosen when the last transition was learned
+    here: Array  # the last observation, `encoded`; not that of a first step
+    next_action: Array  # [] int32, chosen when the last transition was learned
     progress: complete.Progress
 
 
@@ -54,7 +54,7 @@ class ActionValueLearner(complete.CompleteLinear):
         if not self.adapts:
             self.draw_alpha(drawing, "alpha")
 
-    def reset(self, key: jax.Array, knowledge: Prior) -> ActionValueState:
+    def reset(self, key: Array, knowledge: Prior) -> ActionValueState:
         """Draw the hyperparameters; all weights are 0."""
         progress = self.begin(key, knowledge)
         zeros = jnp.zeros((knowledge.spec.actions.n, progress.features.capacity), jnp.float32)
@@ -63,13 +63,13 @@ class ActionValueLearner(complete.CompleteLinear):
         return ActionValueState(values, progress.features.blank, jnp.int32(0), progress)
 
     def act(
-        self, key: jax.Array, state: ActionValueState, observation: jax.Array
-    ) -> tuple[jax.Array, ActionValueState]:
+        self, key: Array, state: ActionValueState, observation: Array
+    ) -> tuple[Array, ActionValueState]:
         """Return the action that was chosen with the last update, or one for a first step."""
         progress, weights = state.progress, state.values.weights
         here = progress.encoded(observation, state.here)
 
-        def values(operand: Any) -> jax.Array:
+        def values(operand: Any) -> Array:
             return progress.features.values(*operand)
 
         zeros = jnp.zeros(weights.shape[0], jnp.float32)
@@ -79,7 +79,7 @@ class ActionValueLearner(complete.CompleteLinear):
         return action, dataclasses.replace(state, here=here)
 
     def observe(
-        self, key: jax.Array, state: ActionValueState, transition: Transition
+        self, key: Array, state: ActionValueState, transition: Transition
     ) -> ActionValueState:
         """Choose the next action, then learn."""
         progress = state.progress
@@ -99,20 +99,20 @@ class ActionValueLearner(complete.CompleteLinear):
         after = progress.after(transition, learns, error, values)
         return ActionValueState(learned, there, chosen, after)
 
-    def _bounding(self, following: jax.Array, then: jax.Array) -> jax.Array:
+    def _bounding(self, following: Array, then: Array) -> Array:
         """Return the row whose features bound the step size, one-hot [A]."""
         return then
 
-    def _choice(self, values: jax.Array, progress: complete.Progress, key: jax.Array) -> jax.Array:
+    def _choice(self, values: Array, progress: complete.Progress, key: Array) -> Array:
         return tabular.epsilon_greedy(values, progress.drawn["epsilon"], sampling.uniforms(key))
 
 
-def _one_hot(action: jax.Array, values: jax.Array) -> jax.Array:
+def _one_hot(action: Array, values: Array) -> Array:
     here = jnp.arange(values.shape[0], dtype=jnp.int32) == action
     return here.astype(jnp.float32)
 
 
-def _entry(values: jax.Array, one_hot: jax.Array) -> jax.Array:
+def _entry(values: Array, one_hot: Array) -> Array:
     """Return the value of one action, whatever the others are."""
     return jnp.where(one_hot > 0, values, 0.0).sum()
 
@@ -206,5 +206,5 @@ class QParl2(ActionValueLearner):
         False, "the greedy action bounds the step size, not the action to be taken"
     )
 
-    def _bounding(self, following: jax.Array, then: jax.Array) -> jax.Array:
+    def _bounding(self, following: Array, then: Array) -> Array:
         return jnp.where(self.bound_by_greedy, _one_hot(tabular.greedy(following), following), then)

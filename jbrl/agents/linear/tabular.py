@@ -3,8 +3,8 @@
 A table is flat, [S * A]: a pass over all of it is then one loop of vector instructions, for any A.
 """
 
-import jax
 import jax.numpy as jnp
+from jax import Array
 
 from jbrl import vectorize
 from jbrl.agents import selection
@@ -16,13 +16,13 @@ from jbrl.problems.prior import Prior
 from jbrl.rollout.contract import NO_ACTION, TABULAR, Agent, Transition
 
 
-def table(prior: Prior, value: float | jax.Array) -> jax.Array:
+def table(prior: Prior, value: float | Array) -> Array:
     """Return a table with `value` in every entry: [S * A] float32."""
     spec = prior.spec
     return jnp.full(spec.observation.n * spec.actions.n, value, jnp.float32)  # type: ignore[union-attr]
 
 
-def values_of(q: jax.Array, state: jax.Array, n_actions: int) -> jax.Array:
+def values_of(q: Array, state: Array, n_actions: int) -> Array:
     """Return the values of all actions in a state: [A] float32.
 
     Args:
@@ -32,7 +32,7 @@ def values_of(q: jax.Array, state: jax.Array, n_actions: int) -> jax.Array:
     return vectorize.get_row(q.reshape(-1, n_actions), jnp.maximum(state, 0))
 
 
-def greedy(values: jax.Array) -> jax.Array:
+def greedy(values: Array) -> Array:
     """Return the greedy action among `values` [A]: [] int32.
 
     Ties go to the lowest number; a NaN counts as the greatest of all values.
@@ -40,7 +40,7 @@ def greedy(values: jax.Array) -> jax.Array:
     return jnp.argmax(values).astype(jnp.int32)
 
 
-def epsilon_greedy(values: jax.Array, epsilon: float | jax.Array, uniforms: jax.Array) -> jax.Array:
+def epsilon_greedy(values: Array, epsilon: float | Array, uniforms: Array) -> Array:
     """Return `selection.epsilon_greedy` among `values` [A]: [] int32."""
     action = selection.epsilon_greedy(greedy(values), values.shape[0], epsilon, uniforms)
     # or each of the many operations that use it finds the greatest value again
@@ -49,7 +49,7 @@ def epsilon_greedy(values: jax.Array, epsilon: float | jax.Array, uniforms: jax.
 
 @record
 class QLearningState:
-    q: jax.Array  # [S * A] float32
+    q: Array  # [S * A] float32
     n_actions: int = static()
 
 
@@ -70,18 +70,16 @@ class QLearning(Agent[Prior, QLearningState]):
     )
     q0: float = parameter(0.0, "value of every action at the start", low=-1e9, high=1e9)
 
-    def reset(self, key: jax.Array, knowledge: Prior) -> QLearningState:
+    def reset(self, key: Array, knowledge: Prior) -> QLearningState:
         return QLearningState(table(knowledge, self.q0), knowledge.spec.actions.n)
 
     def act(
-        self, key: jax.Array, state: QLearningState, observation: jax.Array
-    ) -> tuple[jax.Array, QLearningState]:
+        self, key: Array, state: QLearningState, observation: Array
+    ) -> tuple[Array, QLearningState]:
         values = values_of(state.q, observation, state.n_actions)
         return epsilon_greedy(values, self.epsilon, sampling.uniforms(key)), state
 
-    def observe(
-        self, key: jax.Array, state: QLearningState, transition: Transition
-    ) -> QLearningState:
+    def observe(self, key: Array, state: QLearningState, transition: Transition) -> QLearningState:
         q, n_actions = state.q, state.n_actions
         at = transition.observation * n_actions + transition.action
         old = vectorize.get_row(q[:, None], at)[0]
@@ -93,12 +91,12 @@ class QLearning(Agent[Prior, QLearningState]):
 
 @record
 class SarsaState:
-    q: jax.Array  # [S * A] float32
+    q: Array  # [S * A] float32
     # [S * A] float32, of the episode so far; what an episode leaves is dropped by the first step of
     # the next
-    trace: jax.Array
+    trace: Array
     # [] int32, chosen when the last transition was learned; NO_ACTION at the start of an episode
-    next_action: jax.Array
+    next_action: Array
     n_actions: int = static()
 
 
@@ -126,18 +124,16 @@ class Sarsa(Agent[Prior, SarsaState]):
     )
     q0: float = parameter(0.0, "value of every action at the start", low=-1e9, high=1e9)
 
-    def reset(self, key: jax.Array, knowledge: Prior) -> SarsaState:
+    def reset(self, key: Array, knowledge: Prior) -> SarsaState:
         q = table(knowledge, self.q0)
         return SarsaState(q, jnp.zeros_like(q), jnp.int32(NO_ACTION), knowledge.spec.actions.n)
 
-    def act(
-        self, key: jax.Array, state: SarsaState, observation: jax.Array
-    ) -> tuple[jax.Array, SarsaState]:
+    def act(self, key: Array, state: SarsaState, observation: Array) -> tuple[Array, SarsaState]:
         values = values_of(state.q, observation, state.n_actions)
         first = epsilon_greedy(values, self.epsilon, sampling.uniforms(key))
         return jnp.where(state.next_action == NO_ACTION, first, state.next_action), state
 
-    def observe(self, key: jax.Array, state: SarsaState, transition: Transition) -> SarsaState:
+    def observe(self, key: Array, state: SarsaState, transition: Transition) -> SarsaState:
         q, n_actions = state.q, state.n_actions
         at = transition.observation * n_actions + transition.action
         values = values_of(q, transition.next_observation, n_actions)

@@ -23,7 +23,7 @@ import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import lax
+from jax import Array, lax
 from jax.custom_batching import custom_vmap
 
 from jbrl.agents.opps.formulas import BINARY, VARIABLES, Expression, operands
@@ -62,7 +62,7 @@ class FormulaProgram:
     K: instructions; shorter formulas end with copies.
     """
 
-    words: jax.Array  # [K] int32
+    words: Array  # [K] int32
     # those that occur, increasing: the others are not computed
     families: tuple[int, ...] = static()
     reach: int = static()  # an operand is a variable or one of so many last results
@@ -145,7 +145,7 @@ def _back(operand: int, now: int) -> int:
 
 
 @custom_vmap
-def evaluate(program: FormulaProgram, q: jax.Array) -> tuple[jax.Array, jax.Array]:
+def evaluate(program: FormulaProgram, q: Array) -> tuple[Array, Array]:
     """Return values of one formula for each action.
 
     Made to be mapped, over formulas as well as over values: the rule for `vmap` puts the lanes
@@ -167,7 +167,7 @@ def evaluate(program: FormulaProgram, q: jax.Array) -> tuple[jax.Array, jax.Arra
 
 @evaluate.def_vmap
 def _evaluate_lanes(
-    size: int, batched: tuple[Any, ...], program: FormulaProgram, q: jax.Array
+    size: int, batched: tuple[Any, ...], program: FormulaProgram, q: Array
 ) -> tuple[Any, ...]:
     mapped, q_mapped = batched
     words = jnp.moveaxis(program.words, 0, -1) if mapped.words else program.words[..., None]
@@ -176,12 +176,12 @@ def _evaluate_lanes(
     return (values.T, valid), (True, True)
 
 
-def _run(program: FormulaProgram, q: jax.Array) -> tuple[jax.Array, jax.Array]:
+def _run(program: FormulaProgram, q: Array) -> tuple[Array, Array]:
     """Return values [A, ...] and validity [...] for `q` [3, A, ...] and words [K, ...] with the
     same trailing axes (of length 1: shared).
     """
 
-    def execute(k: jax.Array, carry: tuple[Any, ...]) -> tuple[Any, ...]:
+    def execute(k: Array, carry: tuple[Any, ...]) -> tuple[Any, ...]:
         results, defined = carry
         word = lax.dynamic_index_in_dim(program.words, k, 0, keepdims=True)
         operands = (q[0], q[1], q[2], *results)
@@ -197,12 +197,12 @@ def _run(program: FormulaProgram, q: jax.Array) -> tuple[jax.Array, jax.Array]:
     return jnp.where(valid[None], results[0], 0.0), valid
 
 
-def _field(word: jax.Array, name: str) -> jax.Array:
+def _field(word: Array, name: str) -> Array:
     shift, mask = _FIELDS[name]
     return (word >> shift) & mask
 
 
-def _pick(operands: Sequence[jax.Array], number: jax.Array) -> jax.Array:
+def _pick(operands: Sequence[Array], number: Array) -> Array:
     value = operands[0]
     for i, operand in enumerate(operands[1:], start=1):
         value = jnp.where(number == i, operand, value)
@@ -210,12 +210,8 @@ def _pick(operands: Sequence[jax.Array], number: jax.Array) -> jax.Array:
 
 
 def _combine(
-    families: tuple[int, ...],
-    family: jax.Array,
-    signs: Sequence[jax.Array],
-    a: jax.Array,
-    b: jax.Array,
-) -> jax.Array:
+    families: tuple[int, ...], family: Array, signs: Sequence[Array], a: Array, b: Array
+) -> Array:
     """Return the result of one instruction, [A, ...]; `families` are those that have to be
     computed.
     """

@@ -16,7 +16,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import lax
+from jax import Array, lax
 
 from jbrl import vectorize
 from jbrl.agents.opps.evaluation import (
@@ -68,14 +68,14 @@ class SlotPolicy(Stepwise[Plans, Plans]):
       slots: [k] int32, the variables that they hold.
     """
 
-    slots: jax.Array
+    slots: Array
 
     requires = BAYESIAN
 
-    def train(self, key: jax.Array, prior: DirichletPrior) -> Plans:
+    def train(self, key: Array, prior: DirichletPrior) -> Plans:
         return plans(prior)
 
-    def reset(self, key: jax.Array, knowledge: Plans) -> Plans:
+    def reset(self, key: Array, knowledge: Plans) -> Plans:
         # The discount is the same in all: taken from the first, it need not be stored for
         # each lane.
         chosen = [
@@ -84,12 +84,12 @@ class SlotPolicy(Stepwise[Plans, Plans]):
         ]
         return tuple(dataclasses.replace(plan, discount=knowledge[0].discount) for plan in chosen)
 
-    def act(self, key: jax.Array, state: Plans, observation: jax.Array) -> tuple[jax.Array, Plans]:
+    def act(self, key: Array, state: Plans, observation: Array) -> tuple[Array, Plans]:
         q = tuple(_action_values(plan, observation) for plan in state)
         values, defined = self.rank(q)
         return _greatest(values, q, defined, sampling.uniforms(key)[0]), state
 
-    def rank(self, q: Sequence[jax.Array]) -> tuple[jax.Array, jax.Array]:
+    def rank(self, q: Sequence[Array]) -> tuple[Array, Array]:
         """Return values of the actions [A] float32, from their Q-values in each slot, k times [A],
         and whether they are defined ([] bool).
         """
@@ -102,11 +102,11 @@ class SlotPolicy(Stepwise[Plans, Plans]):
     def improve(self, state: Plans) -> Plans:
         return tuple(incremental.improve(plan) for plan in state)
 
-    def converged(self, state: Plans) -> jax.Array:
+    def converged(self, state: Plans) -> Array:
         return functools.reduce(operator.and_, map(incremental.converged, state))
 
 
-def _add_transition(plan: Plan, converged: jax.Array, transition: Transition) -> Plan:
+def _add_transition(plan: Plan, converged: Array, transition: Transition) -> Plan:
     """Apply `incremental.add_transition`, without effect unless all plans have `converged`: one
     that has may have to wait for the others.
     """
@@ -116,15 +116,13 @@ def _add_transition(plan: Plan, converged: jax.Array, transition: Transition) ->
     return dataclasses.replace(noted, rounds=jnp.where(converged, noted.rounds, plan.rounds))
 
 
-def _action_values(plan: Plan, x: jax.Array) -> jax.Array:
+def _action_values(plan: Plan, x: Array) -> Array:
     """Return Q(x, .), [A]."""
     return vectorize.get_entry(plan.q, x) + plan.level
 
 
 @vectorize.over_lanes
-def _greatest(
-    values: jax.Array, q: tuple[jax.Array, ...], defined: jax.Array, uniform: jax.Array
-) -> jax.Array:
+def _greatest(values: Array, q: tuple[Array, ...], defined: Array, uniform: Array) -> Array:
     """Choose the action of greatest value, [] int32, ties uniform; none where values are
     not defined.
 
@@ -133,7 +131,7 @@ def _greatest(
     """
     n_actions = values.shape[0]
 
-    def greatest(table: jax.Array) -> jax.Array:
+    def greatest(table: Array) -> Array:
         return vectorize.fold(jnp.maximum, lambda u: vectorize.at(table, u), n_actions)
 
     size = greatest(jnp.abs(values))
@@ -147,7 +145,7 @@ def _greatest(
 class FormulaPolicy(SlotPolicy):
     """Policy of the action of the greatest value of a formula; no action where it is undefined."""
 
-    slots: jax.Array  # [k] int32
+    slots: Array  # [k] int32
     program: FormulaProgram  # its variables 0 … k-1 are the slots
 
     def refusal(self, n_actions: int) -> str:
@@ -156,7 +154,7 @@ class FormulaPolicy(SlotPolicy):
         )
         return f"the formula is undefined for Q-values met on the way ({reasons})"
 
-    def rank(self, q: Sequence[jax.Array]) -> tuple[jax.Array, jax.Array]:
+    def rank(self, q: Sequence[Array]) -> tuple[Array, Array]:
         unused = [jnp.zeros_like(q[0])] * (len(VARIABLES) - len(q))
         return evaluate(self.program, jnp.stack([*q, *unused]))
 
@@ -185,15 +183,15 @@ def _renamed(expression: Expression) -> Expression:
 class LinearPolicy(SlotPolicy):
     """Policy of the action of the greatest weighted sum of Q-values."""
 
-    slots: jax.Array  # [k] int32
-    weights: jax.Array  # [k] float32
+    slots: Array  # [k] int32
+    weights: Array  # [k] float32
 
-    def rank(self, q: Sequence[jax.Array]) -> tuple[jax.Array, jax.Array]:
+    def rank(self, q: Sequence[Array]) -> tuple[Array, Array]:
         return _weighted(tuple(q), self.weights), jnp.bool_(True)
 
 
 @vectorize.over_lanes
-def _weighted(q: tuple[jax.Array, ...], weights: jax.Array) -> jax.Array:
+def _weighted(q: tuple[Array, ...], weights: Array) -> Array:
     return vectorize.prevent_fusion(
         vectorize.fold(jnp.add, lambda j: q[j] * vectorize.at(weights, j)[None], len(q))
     )

@@ -8,7 +8,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import lax
+from jax import Array, lax
 
 from jbrl.agents.opps.bandits import Bandit, Streams, StreamState, any_of, no_pulls, pulled_arms
 from jbrl.base.pytree import record
@@ -29,7 +29,7 @@ class IndexBandit(Bandit[StreamState]):
     arms. Recommends the most pulled arm that has not been discarded, equals at random.
     """
 
-    def widths(self, count: jax.Array, variance: jax.Array) -> tuple[jax.Array, jax.Array]:
+    def widths(self, count: Array, variance: Array) -> tuple[Array, Array]:
         """Return the numbers a and b of an arm pulled `count` times, of this mean squared
         deviation.
 
@@ -92,7 +92,7 @@ class UCB1(IndexBandit):
 
     c: float = math.sqrt(2)
 
-    def widths(self, count: jax.Array, variance: jax.Array) -> tuple[jax.Array, jax.Array]:
+    def widths(self, count: Array, variance: Array) -> tuple[Array, Array]:
         del variance
         return self.c / jnp.sqrt(count), jnp.zeros_like(count)
 
@@ -108,7 +108,7 @@ class UCBV(IndexBandit):
 
     scale: float = 1.0  # range of the returns
 
-    def widths(self, count: jax.Array, variance: jax.Array) -> tuple[jax.Array, jax.Array]:
+    def widths(self, count: Array, variance: Array) -> tuple[Array, Array]:
         return jnp.sqrt(2 * ZETA * variance / count), 3 * ZETA * self.scale / count
 
 
@@ -191,13 +191,13 @@ def _precisely() -> Iterator[None]:
 @jax.jit
 def _loop(
     bandit: IndexBandit,
-    table: jax.Array,
-    discarded: jax.Array,
-    values: jax.Array,
-    starts: jax.Array,
-    lengths: jax.Array,
-    limits: jax.Array,
-) -> jax.Array:
+    table: Array,
+    discarded: Array,
+    values: Array,
+    starts: Array,
+    lengths: Array,
+    limits: Array,
+) -> Array:
     """Call `_run` on the device; `limits` are pulls so far, budget, wanted and seed."""
     pulls, budget, wanted, seed = limits
     alive = ~discarded
@@ -207,7 +207,7 @@ def _loop(
         table = table.at[row].set(jnp.where(alive, begun, none))
     number = jnp.arange(table.shape[1], dtype=jnp.int64)
 
-    def going_on(carry: tuple[Any, ...]) -> jax.Array:
+    def going_on(carry: tuple[Any, ...]) -> Array:
         _, _, _, t, n_alive, n_supposed, stalled = carry
         return (t < budget) & (n_alive > 0) & ~stalled & ((wanted == 0) | (n_supposed < wanted))
 
@@ -247,17 +247,15 @@ def _loop(
     return _write(table, arm, column)
 
 
-def _read(table: jax.Array, arm: jax.Array) -> jax.Array:
+def _read(table: Array, arm: Array) -> Array:
     return lax.dynamic_slice(table, (jnp.zeros_like(arm), arm), (len(table), 1))[:, 0]
 
 
-def _write(table: jax.Array, arm: jax.Array, column: jax.Array) -> jax.Array:
+def _write(table: Array, arm: Array, column: Array) -> Array:
     return lax.dynamic_update_slice(table, column[:, None], (jnp.zeros_like(arm), arm))
 
 
-def _pulled(
-    bandit: IndexBandit, column: jax.Array, value: jax.Array, square: jax.Array, there: jax.Array
-) -> jax.Array:
+def _pulled(bandit: IndexBandit, column: Array, value: Array, square: Array, there: Array) -> Array:
     """Return the column of an arm, [8], after one more return; a return of NaN discards it."""
     failed = jnp.isnan(value)
     count = column[_COUNT] + 1
@@ -273,7 +271,7 @@ def _pulled(
     return jnp.concatenate([jnp.where(failed, lost, seen), moved])
 
 
-def _priorities(arms: jax.Array, seed: jax.Array, pull: jax.Array) -> jax.Array:
+def _priorities(arms: Array, seed: Array, pull: Array) -> Array:
     """Return a random order of the arms for one pull: numbers [N] int64, all different, whose lower
     32 bits are the arm.
     """

@@ -10,7 +10,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy.typing as npt
-from jax import lax
+from jax import Array, lax
 
 from jbrl import vectorize
 from jbrl.agents.prior_trained import belief_policy, rounds
@@ -86,8 +86,8 @@ class ANN(TrainedOnPrior):
 
 
 def label_and_learn(
-    arguments: tuple[rounds.Training, jax.Array, jax.Array, tuple[rounds.Settings, Any]],
-) -> tuple[rounds.Training, jax.Array]:
+    arguments: tuple[rounds.Training, Array, Array, tuple[rounds.Settings, Any]],
+) -> tuple[rounds.Training, Array]:
     """Return the state after one more round, and the mean and the standard deviation of the
     discounted returns of the agent that plays, up to H, [2].
 
@@ -98,18 +98,18 @@ def label_and_learn(
     network, count = settings.network, jnp.float32(settings.lifetimes)
     weights = settings.discount ** jnp.arange(settings.horizon, dtype=jnp.float32)
 
-    def play(number: jax.Array) -> tuple[Any, jax.Array]:
+    def play(number: Array) -> tuple[Any, Array]:
         inputs, labels, rewards = demonstrate(settings, given, key, number)
         return (inputs, labels), (rewards * weights[:, None]).sum(0)
 
     steps, mean, spread = rounds.played_in_groups(settings, training, play)
 
-    def loss(parameters: jax.Array, inputs: jax.Array, labels: jax.Array) -> jax.Array:
+    def loss(parameters: Array, inputs: Array, labels: Array) -> Array:
         outputs = network.apply(network.layers(parameters), inputs)
         return -(labels * jax.nn.log_softmax(outputs, axis=0)).sum()
 
-    def gradient(parameters: jax.Array, t: jax.Array) -> jax.Array:
-        def of_group(*step: jax.Array) -> jax.Array:
+    def gradient(parameters: Array, t: Array) -> Array:
+        def of_group(*step: Array) -> Array:
             now = (lax.dynamic_index_in_dim(v, t, keepdims=False) for v in step)
             return jax.grad(loss)(parameters, *now)
 
@@ -126,9 +126,9 @@ def label_and_learn(
 def demonstrate(
     settings: rounds.Settings,
     given: tuple[belief_policy.BeliefInputs, DirichletPrior],
-    key: jax.Array,
-    number: jax.Array,
-) -> tuple[jax.Array, jax.Array, jax.Array]:
+    key: Array,
+    number: Array,
+) -> tuple[Array, Array, Array]:
     """Play the lifetimes of a group by the agent that knows the MDP.
 
     Lifetime i of N in all takes a random action with probability i / (N - 1).
@@ -148,7 +148,7 @@ def demonstrate(
     epsilon = lane.astype(jnp.float32) / max(settings.lifetimes - 1, 1)
     inputs_of, learn = belief_policy.over_lifetimes(see)
 
-    def decide(seen: Any, x: jax.Array, coin: jax.Array) -> tuple[Any, ...]:
+    def decide(seen: Any, x: Array, coin: Array) -> tuple[Any, ...]:
         here = vectorize.pick(best, x)
         labels = here / here.sum(0, keepdims=True)
         return seen, choose(here, coin, epsilon), (inputs_of(seen, x), labels)
@@ -160,9 +160,7 @@ def demonstrate(
     return inputs, labels, rewards
 
 
-def optimal_actions(
-    rows: Rows, thresholds: jax.Array, discount: jax.Array, sweeps: int
-) -> jax.Array:
+def optimal_actions(rows: Rows, thresholds: Array, discount: Array, sweeps: int) -> Array:
     """Return which actions are optimal in each state, up to rounding: [S A, N] float32, 0 or 1.
 
     Value iteration from 0, of which the error is at most discount^sweeps times the greatest value.
@@ -184,14 +182,14 @@ def optimal_actions(
     successor, reward = rows.successor.reshape(pairs, width), rows.reward.reshape(pairs, width)
     gains = (chances * reward[:, :, None]).sum(1)
 
-    def action_values(values: jax.Array) -> jax.Array:
+    def action_values(values: Array) -> Array:
         after = [
             chances[:, k] * values.at[successor[:, k]].get(mode="promise_in_bounds")
             for k in range(width)
         ]
         return gains + discount * sum(after[1:], start=after[0])
 
-    def sweep(_: jax.Array, values: jax.Array) -> jax.Array:
+    def sweep(_: Array, values: Array) -> Array:
         return action_values(values).reshape(n_states, -1, values.shape[-1]).max(1)
 
     none = jnp.zeros((n_states, thresholds.shape[-1]))
@@ -202,7 +200,7 @@ def optimal_actions(
     return ties.astype(jnp.float32).reshape(pairs, -1)
 
 
-def choose(best: jax.Array, coin: jax.Array, epsilon: jax.Array) -> jax.Array:
+def choose(best: Array, coin: Array, epsilon: Array) -> Array:
     """Return actions, [N] int32: any where `coin` is below `epsilon`, else one of the best.
 
     Args:

@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import numpy.typing as npt
-from jax import lax
+from jax import Array, lax
 
 from jbrl import vectorize
 from jbrl.agents import selection
@@ -38,9 +38,9 @@ DRAWN_OUT = 10.0  # factor of differences of action values, which are small besi
 class Seen:
     """Observations of a lifetime so far."""
 
-    counts: jax.Array  # [R K + 1] float32, transitions; the last entry takes those of certain rows
+    counts: Array  # [R K + 1] float32, transitions; the last entry takes those of certain rows
     plans: tuple[Plan, ...]  # of the models of Q0, Q1, Q2; none where values are no inputs
-    time: jax.Array  # [] int32, decisions taken
+    time: Array  # [] int32, decisions taken
 
 
 @record
@@ -49,7 +49,7 @@ class BeliefInputs:
 
     rows: Rows
     plans: tuple[Plan, ...]  # before the first transition
-    scale: jax.Array  # [] float32, action values are divided by it
+    scale: Array  # [] float32, action values are divided by it
     n_states: int = static()
     n_actions: int = static()
     horizon: int = static()  # H: time counts up to here
@@ -75,7 +75,7 @@ class BeliefInputs:
         changed = tuple(incremental.learn(plan, x, u, y, reward) for plan in seen.plans)
         return Seen(counts, changed, seen.time + 1)
 
-    def inputs(self, seen: Seen, x: jax.Array) -> jax.Array:
+    def inputs(self, seen: Seen, x: Array) -> Array:
         """Return the inputs in state `x`: [size] float32.
 
         In this order: the state as one of S numbers that is 1; the time left, as a share;
@@ -97,7 +97,7 @@ class BeliefInputs:
 
 def over_lifetimes(
     see: BeliefInputs,
-) -> tuple[Callable[[Any, jax.Array], jax.Array], Callable[[Any, Transition], Any]]:
+) -> tuple[Callable[[Any, Array], Array], Callable[[Any, Transition], Any]]:
     """Return `see.inputs` and `see.updated`, mapped over lifetimes along the last axis."""
     inputs_of = jax.vmap(lambda seen, x: see.inputs(seen, x), in_axes=-1, out_axes=-1)
     updated = jax.vmap(lambda seen, t: see.updated(seen, t), in_axes=-1, out_axes=-1)
@@ -151,19 +151,19 @@ def belief_inputs(prior: DirichletPrior, kind: str, horizon: int) -> BeliefInput
 
 
 @vectorize.over_lanes
-def _counted(counts: jax.Array, place: jax.Array, transition: jax.Array) -> jax.Array:
+def _counted(counts: Array, place: Array, transition: Array) -> Array:
     at = vectorize.prevent_fusion_index(vectorize.pick(place, transition))
     return vectorize.add_at(counts, at, jnp.ones(at.shape, counts.dtype))
 
 
 @vectorize.over_lanes
-def _one_hot(x: jax.Array, zeros: jax.Array) -> jax.Array:
+def _one_hot(x: Array, zeros: Array) -> Array:
     numbers = jnp.arange(zeros.shape[0], dtype=jnp.int32)[:, None]
     return (numbers == x[None]).astype(zeros.dtype)
 
 
 @vectorize.over_lanes
-def _belief(counts: jax.Array, concentrations: jax.Array, at: jax.Array) -> jax.Array:
+def _belief(counts: Array, concentrations: Array, at: Array) -> Array:
     """Return the inputs by counts [R K + 1, N], of all rows and of the rows `at` [A, N]: [R K +
     A K, N].
     """
@@ -181,19 +181,19 @@ def _belief(counts: jax.Array, concentrations: jax.Array, at: jax.Array) -> jax.
     return jnp.concatenate([table.reshape(n_rows * width, lanes), *here])
 
 
-def _lanes_values(plan: Plan, x: jax.Array, scale: jax.Array) -> jax.Array:
+def _lanes_values(plan: Plan, x: Array, scale: Array) -> Array:
     values = vectorize.pick(plan.q, x) + plan.level[None]
     return vectorize.prevent_fusion(values / scale[None])
 
 
 @vectorize.over_lanes
-def _plain_values(plan: Plan, x: jax.Array, scale: jax.Array) -> jax.Array:
+def _plain_values(plan: Plan, x: Array, scale: Array) -> Array:
     """Return the action values in state `x`, in units of `scale`: [A, N]."""
     return _lanes_values(plan, x, scale)
 
 
 @vectorize.over_lanes
-def _values(plan: Plan, x: jax.Array, scale: jax.Array) -> jax.Array:
+def _values(plan: Plan, x: Array, scale: Array) -> Array:
     """Return the inputs by the action values in state `x`: [1 + A, N]."""
     values = _lanes_values(plan, x, scale)
     greatest = vectorize.fold(jnp.maximum, lambda u: values[u], values.shape[0])
@@ -207,17 +207,17 @@ class BeliefPolicy(MadeOfWeights, Agent[DirichletPrior, Seen]):
     the softmax of its outputs.
     """
 
-    parameters: jax.Array  # [P] float32
+    parameters: Array  # [P] float32
     inputs: BeliefInputs
     network: Dense = static()
     sample: bool = static(False)  # draw
 
     requires = BAYESIAN
 
-    def reset(self, key: jax.Array, knowledge: DirichletPrior) -> Seen:
+    def reset(self, key: Array, knowledge: DirichletPrior) -> Seen:
         return self.inputs.begin()
 
-    def act(self, key: jax.Array, state: Seen, observation: jax.Array) -> tuple[jax.Array, Seen]:
+    def act(self, key: Array, state: Seen, observation: Array) -> tuple[Array, Seen]:
         inputs = self.inputs.inputs(state, observation)
         outputs = outputs_of(self.network)(self.parameters, inputs)
         values = outputs[: self.inputs.n_actions]
@@ -228,20 +228,20 @@ class BeliefPolicy(MadeOfWeights, Agent[DirichletPrior, Seen]):
     def refusal(self, n_actions: int) -> str:
         return DIVERGED
 
-    def observe(self, key: jax.Array, state: Seen, transition: Transition) -> Seen:
+    def observe(self, key: Array, state: Seen, transition: Transition) -> Seen:
         return self.inputs.updated(state, transition)
 
 
 @functools.cache
-def outputs_of(network: Dense) -> Callable[[jax.Array, jax.Array], jax.Array]:
+def outputs_of(network: Dense) -> Callable[[Array, Array], Array]:
     """Return the function of parameters [P] and inputs [I] that computes outputs [O]."""
 
     @vectorize.over_lanes
-    def outputs(parameters: jax.Array, inputs: jax.Array) -> jax.Array:
+    def outputs(parameters: Array, inputs: Array) -> Array:
         if parameters.shape[-1] == 1:
             return network.apply(network.layers(parameters[:, 0]), inputs)
 
-        def alone(parameters: jax.Array, inputs: jax.Array) -> jax.Array:
+        def alone(parameters: Array, inputs: Array) -> Array:
             return network.apply(network.layers(parameters), inputs[:, None])[:, 0]
 
         # a network for each lane

@@ -9,7 +9,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy.typing as npt
-from jax import lax
+from jax import Array, lax
 
 from jbrl.agents.prior_trained import belief_policy, rounds
 from jbrl.agents.prior_trained.lifetimes import dirichlet_lifetimes, draw_numbers, draw_thresholds
@@ -75,8 +75,8 @@ class BeliefPPO(rounds.PPOParameters, TrainedOnPrior):
 
 
 def play_and_learn(
-    arguments: tuple[rounds.Training, jax.Array, jax.Array, tuple[rounds.Settings, Any]],
-) -> tuple[rounds.Training, jax.Array]:
+    arguments: tuple[rounds.Training, Array, Array, tuple[rounds.Settings, Any]],
+) -> tuple[rounds.Training, Array]:
     """Return the state after one more round, and the mean and the standard deviation of the
     discounted returns up to H, [2].
 
@@ -89,14 +89,14 @@ def play_and_learn(
     weights = discount ** jnp.arange(horizon, dtype=jnp.float32)
     count = jnp.float32(settings.lifetimes)
 
-    def play(number: jax.Array) -> tuple[rounds.Played, jax.Array]:
+    def play(number: Array) -> tuple[rounds.Played, Array]:
         played = collect_beliefs(settings, training.parameters, (see, prior), key, number)
         return played, (played.rewards * weights[:, None]).sum(0)
 
     played, first, spread = rounds.played_in_groups(settings, training, play)
     scale = jnp.where(training.round == 0, rounds.scale_of(first, spread, reward), training.returns)
 
-    def fitted_to(played: rounds.Played) -> tuple[jax.Array, jax.Array]:
+    def fitted_to(played: rounds.Played) -> tuple[Array, Array]:
         returns, values = rounds.targets(settings, played, scale)
         return (returns - values) / scale[1], (returns - scale[0]) / scale[1]
 
@@ -107,8 +107,8 @@ def play_and_learn(
     words = jax.random.bits(stream(key, training.round, "parameters"), (agent.epochs, horizon))
     order = jnp.argsort(words, axis=1).astype(jnp.int32).reshape(-1)
 
-    def gradient(parameters: jax.Array, t: jax.Array) -> jax.Array:
-        def of_group(step: rounds.Batch) -> jax.Array:
+    def gradient(parameters: Array, t: Array) -> Array:
+        def of_group(step: rounds.Batch) -> Array:
             part = rounds.Batch(*(lax.dynamic_index_in_dim(v, t, keepdims=False) for v in step))
             return jax.grad(lambda p: loss(settings.network, p, part, agent, share))(parameters)
 
@@ -122,10 +122,10 @@ def play_and_learn(
 
 def collect_beliefs(
     settings: rounds.Settings,
-    parameters: jax.Array,
+    parameters: Array,
     given: tuple[belief_policy.BeliefInputs, DirichletPrior],
-    key: jax.Array,
-    number: jax.Array,
+    key: Array,
+    number: Array,
 ) -> rounds.Played:
     """Play the lifetimes of batch `number`, [] int32, by the stochastic policy."""
     (see, prior), width, network = given, settings.width, settings.network
@@ -134,7 +134,7 @@ def collect_beliefs(
     layers = network.layers(parameters)
     inputs_of, learn = belief_policy.over_lifetimes(see)
 
-    def look(seen: Any, x: jax.Array) -> tuple[Any, jax.Array, jax.Array]:
+    def look(seen: Any, x: Array) -> tuple[Any, Array, Array]:
         inputs = inputs_of(seen, x)
         return seen, inputs, network.apply(layers, inputs)
 
@@ -144,11 +144,11 @@ def collect_beliefs(
 
 def loss(
     network: Dense,
-    parameters: jax.Array,
+    parameters: Array,
     part: rounds.Batch,
     agent: rounds.PPOParameters,
-    share: jax.Array | float = 1.0,
-) -> jax.Array:
+    share: Array | float = 1.0,
+) -> Array:
     """Return `rounds.surrogate` of decisions of one time step: []."""
     outputs = network.apply(network.layers(parameters), part.inputs)
     return rounds.surrogate(outputs, part, agent, share)

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import lax
+from jax import Array, lax
 
 from jbrl import vectorize
 from jbrl.base.pytree import record, select
@@ -26,20 +26,20 @@ class Lifetimes(NamedTuple):
     """N lifetimes of H decisions that are about to begin."""
 
     state: Any  # of the environments
-    observation: jax.Array  # [..., N]
+    observation: Array  # [..., N]
     # of what is random about a step, states and actions: the next states, observations and rewards,
     # whether an episode has terminated, and whether one was cut off
-    step: Callable[[Any, Any, jax.Array], Any]
+    step: Callable[[Any, Any, Array], Any]
     noise: Any  # what is random about the steps, along a leading axis [H]
-    choices: jax.Array  # [H, N] float32 in [0, 1), for the decisions
+    choices: Array  # [H, N] float32 in [0, 1), for the decisions
 
 
 def play(
     lifetimes: Lifetimes,
     memory: Any,
-    decide: Callable[[Any, jax.Array, jax.Array], tuple[Any, jax.Array, Any]],
+    decide: Callable[[Any, Array, Array], tuple[Any, Array, Any]],
     learn: Callable[[Any, Transition], Any],
-) -> tuple[Any, jax.Array, Any, tuple[jax.Array, ...]]:
+) -> tuple[Any, Array, Any, tuple[Array, ...]]:
     """Play lifetimes by an agent.
 
     Args:
@@ -73,11 +73,11 @@ class Rows:
     `D` = S A + 1: rows of the MDP, and one that stands for none.
     """
 
-    concentrations: jax.Array  # [R, K] float32, 0 where a row has fewer successors
-    row: jax.Array  # [S A] int32, the uncertain row of (state, action), R where it is certain
-    place: jax.Array  # [S A S] int32, entry of a transition in [R, K], R K where it is certain
-    successor: jax.Array  # [S A K] int32, the next state of each entry; certain ones repeated
-    reward: jax.Array  # [S A K] float32
+    concentrations: Array  # [R, K] float32, 0 where a row has fewer successors
+    row: Array  # [S A] int32, the uncertain row of (state, action), R where it is certain
+    place: Array  # [S A S] int32, entry of a transition in [R, K], R K where it is certain
+    successor: Array  # [S A K] int32, the next state of each entry; certain ones repeated
+    reward: Array  # [S A K] float32
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -117,17 +117,17 @@ def rows_of(prior: DirichletPrior) -> Rows:
 class RandomNumbers:
     """Everything random about N lifetimes of H decisions in finite MDPs, except the MDPs."""
 
-    first: jax.Array  # [N] float32 in [0, 1), for the first state
-    noise: jax.Array  # [H, N] float32 in [0, 1), for transitions
-    choices: jax.Array  # [H, N] float32 in [0, 1), for the decisions
+    first: Array  # [N] float32 in [0, 1), for the first state
+    noise: Array  # [H, N] float32 in [0, 1), for transitions
+    choices: Array  # [H, N] float32 in [0, 1), for the decisions
 
 
-def draw_numbers(key: jax.Array, number: jax.Array, horizon: int, width: int) -> RandomNumbers:
+def draw_numbers(key: Array, number: Array, horizon: int, width: int) -> RandomNumbers:
     """Draw what is random about lifetimes of batch `number`, [] int32: from streams of their own
     for environments and decisions.
     """
 
-    def uniforms(name: str, rows: int) -> jax.Array:
+    def uniforms(name: str, rows: int) -> Array:
         bits = jax.random.bits(stream(key, number, name), (rows * width,))
         return sampling.words_to_uniforms(bits).reshape(rows, width)
 
@@ -135,9 +135,7 @@ def draw_numbers(key: jax.Array, number: jax.Array, horizon: int, width: int) ->
     return RandomNumbers(noise[-1], noise[:-1], uniforms("agent", horizon))
 
 
-def draw_thresholds(
-    key: jax.Array, number: jax.Array, rows: Rows, width: int, *, unit: bool
-) -> jax.Array:
+def draw_thresholds(key: Array, number: Array, rows: Rows, width: int, *, unit: bool) -> Array:
     """Draw the MDPs of batch `number`: cumulative probabilities [R + 1, K - 1, N] of all but the
     last successor of each uncertain row, and a last row that stands for those that are certain.
 
@@ -162,12 +160,12 @@ def draw_thresholds(
 
 
 def dirichlet_lifetimes(
-    prior: DirichletPrior, rows: Rows, thresholds: jax.Array, numbers: RandomNumbers
+    prior: DirichletPrior, rows: Rows, thresholds: Array, numbers: RandomNumbers
 ) -> Lifetimes:
     """Return lifetimes in the MDPs of `thresholds`, one endless episode each."""
     n_states, n_actions, width = prior.mdps.n_states, prior.mdps.n_actions, numbers.first.shape
 
-    def advance(noise: jax.Array, x: jax.Array, action: jax.Array) -> tuple[Any, ...]:
+    def advance(noise: Array, x: Array, action: Array) -> tuple[Any, ...]:
         y, reward = step(rows, thresholds, x * n_actions + action, noise)
         never = jnp.zeros(width, jnp.bool_)
         return y, y, reward, never, never
@@ -177,9 +175,7 @@ def dirichlet_lifetimes(
     return Lifetimes(first, first, advance, numbers.noise, numbers.choices)
 
 
-def step(
-    rows: Rows, thresholds: jax.Array, pair: jax.Array, noise: jax.Array
-) -> tuple[jax.Array, jax.Array]:
+def step(rows: Rows, thresholds: Array, pair: Array, noise: Array) -> tuple[Array, Array]:
     """Return next states and rewards, [N] int32 and [N] float32.
 
     Args:
@@ -199,7 +195,7 @@ def step(
 
 
 def environment_lifetimes(
-    prior: Prior, key: jax.Array, number: jax.Array, horizon: int, width: int
+    prior: Prior, key: Array, number: Array, horizon: int, width: int
 ) -> Lifetimes:
     """Return lifetimes of batch `number`, [] int32, in environments of any prior, which are stepped
     by their own methods. Where an episode has ended, the next one begins.
@@ -212,16 +208,14 @@ def environment_lifetimes(
     reset: Any = jax.vmap(lambda e, k: e.reset(k), in_axes=(-1, 0), out_axes=-1)
     advance: Any = jax.vmap(_step_or_reset, in_axes=(-1, 0, -1, -1), out_axes=-1)
 
-    def step(keys: jax.Array, state: Any, action: jax.Array) -> Any:
+    def step(keys: Array, state: Any, action: Array) -> Any:
         return advance(environments, keys, state, action)
 
     state, observation = reset(environments, keys[-1])
     return Lifetimes(state, observation, step, keys[:-1], choices)
 
 
-def _step_or_reset(
-    environment: Any, key: jax.Array, state: Any, action: jax.Array
-) -> tuple[Any, ...]:
+def _step_or_reset(environment: Any, key: Array, state: Any, action: Array) -> tuple[Any, ...]:
     """Take a step, and start the next episode where one has ended.
 
     Returns: the state, the observation, the reward, whether the episode has terminated, and whether

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 import jax
 import jax.numpy as jnp
-from jax import lax
+from jax import Array, lax
 
 
 class FlatNetwork:
@@ -25,7 +25,7 @@ class FlatNetwork:
         """Shape of each matrix."""
         raise NotImplementedError(f"{type(self).__name__} has no property shapes")
 
-    def init(self, key: jax.Array, last: float = 1.0) -> jax.Array:
+    def init(self, key: Array, last: float = 1.0) -> Array:
         """Draw the parameters, [P] float32.
 
         Args:
@@ -38,7 +38,7 @@ class FlatNetwork:
         """P, number of parameters."""
         return sum(math.prod(shape) for shape in self.shapes)
 
-    def layers(self, parameters: jax.Array) -> list[jax.Array]:
+    def layers(self, parameters: Array) -> list[Array]:
         """Return the matrices, `shapes`, of a vector [P]."""
         layers, first = [], 0
         for shape in self.shapes:
@@ -59,7 +59,7 @@ class Dense(FlatNetwork):
         """Shape of each matrix, [outputs, inputs + 1]: the last column is the bias."""
         return tuple((o, i + 1) for i, o in zip(self.sizes, self.sizes[1:], strict=False))
 
-    def init(self, key: jax.Array, last: float = 1.0) -> jax.Array:
+    def init(self, key: Array, last: float = 1.0) -> Array:
         """Draw the parameters, [P] float32: weights normal with variance 2 / inputs, biases 0.
 
         Args:
@@ -72,7 +72,7 @@ class Dense(FlatNetwork):
             parts.append(jnp.concatenate([drawn * jnp.float32(scale), jnp.zeros((o, 1))], axis=1))
         return jnp.concatenate([part.reshape(-1) for part in parts])
 
-    def apply(self, layers: list[jax.Array], inputs: jax.Array) -> jax.Array:
+    def apply(self, layers: list[Array], inputs: Array) -> Array:
         """Return the outputs [outputs, N] for N inputs [inputs, N]."""
         hidden = inputs
         for number, layer in enumerate(layers):
@@ -106,7 +106,7 @@ class Gru(FlatNetwork):
             (self.outputs, self.units + 1),
         )
 
-    def init(self, key: jax.Array, last: float = 1.0) -> jax.Array:
+    def init(self, key: Array, last: float = 1.0) -> Array:
         """Draw the parameters, [P] float32: weights of the inputs and of the state uniform with
         variance 1 / (3 units), biases 0, outputs as normal ones with variance last² / units.
         """
@@ -120,11 +120,11 @@ class Gru(FlatNetwork):
         parts = [inputs.at[:, -1].set(0.0), state, outputs.at[:, -1].set(0.0)]
         return jnp.concatenate([part.reshape(-1) for part in parts])
 
-    def start(self, width: int) -> jax.Array:
+    def start(self, width: int) -> Array:
         """Return the state before the first input, [units, N]."""
         return jnp.zeros((self.units, width))
 
-    def advance(self, layers: list[jax.Array], state: jax.Array, inputs: jax.Array) -> jax.Array:
+    def advance(self, layers: list[Array], state: Array, inputs: Array) -> Array:
         """Return the next state [units, N] after inputs [I, N]."""
         n = self.units
         seen = layers[0][:, :-1] @ inputs + layers[0][:, -1:]
@@ -134,6 +134,6 @@ class Gru(FlatNetwork):
         new = jnp.tanh(seen[2 * n :] + reset * kept[2 * n :])
         return new + update * (state - new)
 
-    def read(self, layers: list[jax.Array], state: jax.Array) -> jax.Array:
+    def read(self, layers: list[Array], state: Array) -> Array:
         """Return the outputs [O, N] of states [units, N]."""
         return layers[2][:, :-1] @ state + layers[2][:, -1:]

@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import numpy.typing as npt
-from jax import lax
+from jax import Array, lax
 
 from jbrl import vectorize
 from jbrl.agents import selection
@@ -40,9 +40,9 @@ PARAMETER_SECONDS = 2e-10  # of a decision in training, for each parameter and p
 class Noticed:
     """The last action and its outcome, as an agent has noticed them."""
 
-    action: jax.Array  # [...] int32, -1 before the first
-    reward: jax.Array  # [...] float32
-    ended: jax.Array  # [...] bool, an episode has ended with it
+    action: Array  # [...] int32, -1 before the first
+    reward: Array  # [...] float32
+    ended: Array  # [...] bool, an episode has ended with it
 
     @classmethod
     def of(cls, transition: Transition) -> "Noticed":
@@ -69,8 +69,8 @@ def input_size(spec: Spec) -> int:
 
 
 def inputs_of(
-    sizes: tuple[int, int], observation: jax.Array, noticed: Noticed, reward_scale: jax.Array
-) -> jax.Array:
+    sizes: tuple[int, int], observation: Array, noticed: Noticed, reward_scale: Array
+) -> Array:
     """Return the inputs [I, W] from W observations along a last axis.
 
     Args:
@@ -91,7 +91,7 @@ def inputs_of(
     return jnp.concatenate([jnp.broadcast_to(v, (v.shape[0], width)) for v in parts])
 
 
-def _one_hot(index: jax.Array, n: int) -> jax.Array:
+def _one_hot(index: Array, n: int) -> Array:
     return (jnp.arange(n, dtype=jnp.int32)[:, None] == index[None]).astype(jnp.float32)
 
 
@@ -99,7 +99,7 @@ def _one_hot(index: jax.Array, n: int) -> jax.Array:
 class RL2State:
     """Memory of a lifetime."""
 
-    memory: jax.Array  # [units] float32
+    memory: Array  # [units] float32
     noticed: Noticed
 
 
@@ -109,17 +109,15 @@ class RecurrentPolicy(MadeOfWeights, Agent[Prior, RL2State]):
     outputs.
     """
 
-    parameters: jax.Array  # [P] float32
-    reward_scale: jax.Array  # [] float32
+    parameters: Array  # [P] float32
+    reward_scale: Array  # [] float32
     network: Gru = static()
     sample: bool = static(False)  # draw
 
-    def reset(self, key: jax.Array, knowledge: Prior) -> RL2State:
+    def reset(self, key: Array, knowledge: Prior) -> RL2State:
         return RL2State(jnp.zeros(self.network.units), Noticed.nothing())
 
-    def act(
-        self, key: jax.Array, state: RL2State, observation: jax.Array
-    ) -> tuple[jax.Array, RL2State]:
+    def act(self, key: Array, state: RL2State, observation: Array) -> tuple[Array, RL2State]:
         memory, values = advance_of(self.network)(
             self.parameters, self.reward_scale, state.memory, observation, state.noticed
         )
@@ -132,12 +130,12 @@ class RecurrentPolicy(MadeOfWeights, Agent[Prior, RL2State]):
     def refusal(self, n_actions: int) -> str:
         return DIVERGED
 
-    def observe(self, key: jax.Array, state: RL2State, transition: Transition) -> RL2State:
+    def observe(self, key: Array, state: RL2State, transition: Transition) -> RL2State:
         return RL2State(state.memory, Noticed.of(transition))
 
 
 @functools.cache
-def advance_of(network: Gru) -> Callable[..., tuple[jax.Array, jax.Array]]:
+def advance_of(network: Gru) -> Callable[..., tuple[Array, Array]]:
     """Return the function of parameters [P], reward scale [], memory [units], an observation and
     what is noticed, that computes the next memory and the logits [A].
     """
@@ -146,12 +144,8 @@ def advance_of(network: Gru) -> Callable[..., tuple[jax.Array, jax.Array]]:
 
     @vectorize.over_lanes
     def advance(
-        parameters: jax.Array,
-        reward_scale: jax.Array,
-        memory: jax.Array,
-        observation: jax.Array,
-        noticed: Noticed,
-    ) -> tuple[jax.Array, jax.Array]:
+        parameters: Array, reward_scale: Array, memory: Array, observation: Array, noticed: Noticed
+    ) -> tuple[Array, Array]:
         layers = network.layers(parameters[:, 0])
         inputs = inputs_of(sizes, observation, noticed, reward_scale)
         state = network.advance(layers, memory, inputs)
@@ -245,8 +239,8 @@ def _reward_scale(prior: Prior) -> float:
 
 
 def remember_and_learn(
-    arguments: tuple[rounds.Training, jax.Array, jax.Array, tuple[rounds.Settings, Any]],
-) -> tuple[rounds.Training, jax.Array]:
+    arguments: tuple[rounds.Training, Array, Array, tuple[rounds.Settings, Any]],
+) -> tuple[rounds.Training, Array]:
     """Return the state after one more round, and the mean and the standard deviation of the
     discounted returns up to H or, where returns are not discounted, of the mean return of an
     episode, [2].
@@ -257,7 +251,7 @@ def remember_and_learn(
     training, share, key, (settings, (prior, reward_scale)) = arguments
     agent = settings.agent
 
-    def play(number: jax.Array) -> tuple[rounds.Played, jax.Array]:
+    def play(number: Array) -> tuple[rounds.Played, Array]:
         played = remember(settings, training.parameters, (prior, reward_scale), key, number)
         return played, scores(played, prior.discount)
 
@@ -279,8 +273,8 @@ def remember_and_learn(
     size = settings.width // agent.minibatches
     n_steps = jnp.float32(settings.lifetimes // agent.minibatches * settings.horizon)
 
-    def gradient(parameters: jax.Array, number: jax.Array) -> jax.Array:
-        def of_group(group: rounds.Batch) -> jax.Array:
+    def gradient(parameters: Array, number: Array) -> Array:
+        def of_group(group: rounds.Batch) -> Array:
             part = rounds.Batch(
                 *(lax.dynamic_slice_in_dim(v, number * size, size, v.ndim - 1) for v in group)
             )
@@ -297,16 +291,16 @@ def remember_and_learn(
 
 def remember(
     settings: rounds.Settings,
-    parameters: jax.Array,
-    given: tuple[Prior, jax.Array],
-    key: jax.Array,
-    number: jax.Array,
+    parameters: Array,
+    given: tuple[Prior, Array],
+    key: Array,
+    number: Array,
 ) -> rounds.Played:
     """Play the lifetimes of batch `number`, [] int32, by the stochastic policy."""
     (prior, reward_scale), network, width = given, settings.network, settings.width
     sizes, layers = (observed(prior.spec), prior.spec.actions.n), network.layers(parameters)
 
-    def look(memory: Any, observation: jax.Array) -> tuple[Any, jax.Array, jax.Array]:
+    def look(memory: Any, observation: Array) -> tuple[Any, Array, Array]:
         state, noticed = memory
         inputs = inputs_of(sizes, observation, noticed, reward_scale)
         state = network.advance(layers, state, inputs)
@@ -319,11 +313,11 @@ def remember(
     return rounds.collect(lifetimes, (network.start(width), Noticed.nothing(width)), look, notice)
 
 
-def unroll(network: Gru, parameters: jax.Array, inputs: jax.Array) -> jax.Array:
+def unroll(network: Gru, parameters: Array, inputs: Array) -> Array:
     """Return the outputs [H, O, w] of sequences of inputs [H, I, w]."""
     layers = network.layers(parameters)
 
-    def step(memory: jax.Array, inputs: jax.Array) -> tuple[jax.Array, jax.Array]:
+    def step(memory: Array, inputs: Array) -> tuple[Array, Array]:
         memory = network.advance(layers, memory, inputs)
         return memory, network.read(layers, memory)
 
@@ -332,18 +326,18 @@ def unroll(network: Gru, parameters: jax.Array, inputs: jax.Array) -> jax.Array:
 
 def loss(
     network: Gru,
-    parameters: jax.Array,
+    parameters: Array,
     part: rounds.Batch,
     agent: rounds.PPOParameters,
-    share: jax.Array | float = 1.0,
-) -> jax.Array:
+    share: Array | float = 1.0,
+) -> Array:
     """Return `rounds.surrogate` summed over some lifetimes: []."""
     outputs = jnp.moveaxis(unroll(network, parameters, part.inputs), 1, 0)
     flat = rounds.Batch(part.inputs, *(v.reshape(-1) for v in part[1:]))
     return rounds.surrogate(outputs.reshape(outputs.shape[0], -1), flat, agent, share)
 
 
-def scores(played: rounds.Played, discount: jax.Array) -> jax.Array:
+def scores(played: rounds.Played, discount: Array) -> Array:
     """Return the discounted return of each lifetime, [W]; where the discount is 1, the mean
     return of an episode, the last one included as far as it went.
     """

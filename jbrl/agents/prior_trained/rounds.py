@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jax import lax
+from jax import Array, lax
 
 from jbrl.agents import selection
 from jbrl.agents.deep import adam
@@ -31,12 +31,12 @@ LEAST_SCALE = 1e-6  # of values
 class Training:
     """State of a training: what the next round starts from."""
 
-    parameters: jax.Array  # [P] float32
+    parameters: Array  # [P] float32
     optimiser: Any  # of `optax.scale_by_adam`
     # [2] float32, mean and standard deviation of the returns of the first round, or what stands in
     # for it (`scale_of`), which values are expressed in
-    returns: jax.Array
-    round: jax.Array  # [] int32, rounds done
+    returns: Array
+    round: Array  # [] int32, rounds done
 
 
 @record
@@ -44,7 +44,7 @@ class Settings:
     """Settings of a round. Numbers are leaves, sizes are static."""
 
     agent: Any  # whose parameters are those of learning
-    discount: jax.Array  # [] float32, that it learns with
+    discount: Array  # [] float32, that it learns with
     network: Any = static()
     width: int = static()  # W, lifetimes of a group
     groups: int = static()  # G
@@ -59,7 +59,7 @@ class Settings:
         return self.width * self.groups
 
 
-def begin(network: FlatNetwork, key: jax.Array, last: float = INITIAL_SCALE) -> Training:
+def begin(network: FlatNetwork, key: Array, last: float = INITIAL_SCALE) -> Training:
     """Return the state before the first round.
 
     Args:
@@ -78,12 +78,12 @@ def each(fn: Callable[..., Any], *trees: Any) -> Any:
     return lax.map(lambda parts: fn(*parts), trees)
 
 
-def total(fn: Callable[..., jax.Array], *trees: Any) -> jax.Array:
+def total(fn: Callable[..., Array], *trees: Any) -> Array:
     """Return the sum of `fn(*parts)` over all groups."""
     return each(fn, *trees).sum(0)
 
 
-def moments(parts: jax.Array, size: jax.Array) -> tuple[jax.Array, jax.Array]:
+def moments(parts: Array, size: Array) -> tuple[Array, Array]:
     """Return mean and standard deviation of `size` numbers, [G, ...]."""
     mean = total(jnp.sum, parts) / size
     squares = total(lambda v: ((v - mean) ** 2).sum(), parts)
@@ -91,8 +91,8 @@ def moments(parts: jax.Array, size: jax.Array) -> tuple[jax.Array, jax.Array]:
 
 
 def played_in_groups(
-    settings: Settings, training: Training, play: Callable[[jax.Array], tuple[Any, jax.Array]]
-) -> tuple[Any, jax.Array, jax.Array]:
+    settings: Settings, training: Training, play: Callable[[Array], tuple[Any, Array]]
+) -> tuple[Any, Array, Array]:
     """Return what the groups of a round have played, [G, ...], and mean and standard deviation of
     what lifetimes have earned.
 
@@ -100,7 +100,7 @@ def played_in_groups(
       play: of the number of a batch of lifetimes: returns what was played and what was earned, [W].
     """
 
-    def of_group(group: jax.Array) -> tuple[Any, jax.Array]:
+    def of_group(group: Array) -> tuple[Any, Array]:
         number = training.round * MOST_GROUPS + group
         return play(number)
 
@@ -110,18 +110,18 @@ def played_in_groups(
 
 def learned(
     training: Training,
-    order: jax.Array,
-    gradient: Callable[[jax.Array, jax.Array], jax.Array],
-    rate: jax.Array,
-    max_norm: float | jax.Array,
-) -> tuple[jax.Array, Any]:
+    order: Array,
+    gradient: Callable[[Array, Array], Array],
+    rate: Array,
+    max_norm: float | Array,
+) -> tuple[Array, Any]:
     """Return parameters and optimiser after a step of Adam for each entry of `order`.
 
     Args:
       gradient: of parameters and an entry.
     """
 
-    def descend(state: tuple[Any, Any], entry: jax.Array) -> tuple[tuple[Any, Any], None]:
+    def descend(state: tuple[Any, Any], entry: Array) -> tuple[tuple[Any, Any], None]:
         parameters, optimiser = state
         slope = gradient(parameters, entry)
         return adam.optimiser_step(rate, slope, optimiser, parameters, max_norm), None
@@ -155,29 +155,29 @@ class PPOParameters:
 class Played(NamedTuple):
     """Transitions of the lifetimes of a group."""
 
-    inputs: jax.Array  # [H, I, W]
-    actions: jax.Array  # [H, W] int32
-    logs: jax.Array  # [H, W], log-probabilities of the actions
-    values: jax.Array  # [H + 1, W], in units of `Training.returns`
-    rewards: jax.Array  # [H, W]
-    terminated: jax.Array  # [H, W] bool
-    ended: jax.Array  # [H, W] bool
+    inputs: Array  # [H, I, W]
+    actions: Array  # [H, W] int32
+    logs: Array  # [H, W], log-probabilities of the actions
+    values: Array  # [H + 1, W], in units of `Training.returns`
+    rewards: Array  # [H, W]
+    terminated: Array  # [H, W] bool
+    ended: Array  # [H, W] bool
 
 
 class Batch(NamedTuple):
     """Decisions to be learned from: of some lifetimes, [H, w], or of one time step, [w]."""
 
-    inputs: jax.Array  # [..., I, w]
-    actions: jax.Array  # [..., w] int32
-    logs: jax.Array  # [..., w]
-    advantages: jax.Array  # [..., w], normalised
-    returns: jax.Array  # [..., w], that values are fitted to
+    inputs: Array  # [..., I, w]
+    actions: Array  # [..., w] int32
+    logs: Array  # [..., w]
+    advantages: Array  # [..., w], normalised
+    returns: Array  # [..., w], that values are fitted to
 
 
 def collect(
     lifetimes: Lifetimes,
     memory: Any,
-    look: Callable[[Any, jax.Array], tuple[Any, jax.Array, jax.Array]],
+    look: Callable[[Any, Array], tuple[Any, Array, Array]],
     learn: Callable[[Any, Transition], Any],
 ) -> Played:
     """Play lifetimes by the stochastic policy.
@@ -188,7 +188,7 @@ def collect(
       learn: as in `lifetimes.play`.
     """
 
-    def decide(memory: Any, observation: jax.Array, choice: jax.Array) -> tuple[Any, ...]:
+    def decide(memory: Any, observation: Array, choice: Array) -> tuple[Any, ...]:
         memory, inputs, outputs = look(memory, observation)
         action, log = selection.softmax_sample_lanes(outputs[:-1], choice)
         return memory, action, (inputs, action, log, outputs[-1])
@@ -199,7 +199,7 @@ def collect(
     return Played(inputs, actions, logs, jnp.concatenate([values, after[None]]), *outcomes)
 
 
-def targets(settings: Settings, played: Played, scale: jax.Array) -> tuple[jax.Array, jax.Array]:
+def targets(settings: Settings, played: Played, scale: Array) -> tuple[Array, Array]:
     """Return the lambda-returns and the values of all steps, [H, W] each.
 
     A return ends where an episode terminates. Where the lifetime goes on after step H, it does so
@@ -218,8 +218,8 @@ def targets(settings: Settings, played: Played, scale: jax.Array) -> tuple[jax.A
 
 
 def surrogate(
-    outputs: jax.Array, part: Batch, agent: PPOParameters, share: jax.Array | float = 1.0
-) -> jax.Array:
+    outputs: Array, part: Batch, agent: PPOParameters, share: Array | float = 1.0
+) -> Array:
     """Return the sum of -min(r A, clip(r) A) + value_cost (v - G)^2 - entropy_cost H over N
     decisions: [].
 
@@ -243,7 +243,7 @@ def surrogate(
     return terms.sum()
 
 
-def scale_of(mean: jax.Array, deviation: jax.Array, greatest_reward: jax.Array) -> jax.Array:
+def scale_of(mean: Array, deviation: Array, greatest_reward: Array) -> Array:
     """Return what values are expressed in, by the returns of the first round: their mean and
     standard deviation, [2].
 
@@ -255,7 +255,7 @@ def scale_of(mean: jax.Array, deviation: jax.Array, greatest_reward: jax.Array) 
     return jnp.stack([mean, unit])
 
 
-def normalised(advantages: jax.Array) -> jax.Array:
+def normalised(advantages: Array) -> Array:
     """Return advantages [G, H, W] without their mean and divided by their standard deviation."""
     size = jnp.float32(advantages.size)
     centre = total(jnp.sum, advantages) / size

@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import numpy.typing as npt
+from jax import Array
 
 from jbrl.agents.prior_trained.networks import FlatNetwork
 from jbrl.agents.prior_trained.rounds import MOST_ROUNDS, Settings
@@ -64,7 +65,7 @@ class Lesson:
     round: Callable[..., Any]
     settings: tuple[Settings, Any]  # and what a round is given beside them, a pytree of arrays
     bytes: int  # that a round plays
-    start: Callable[[jax.Array], Any]  # the first state, by a key; has `parameters`
+    start: Callable[[Array], Any]  # the first state, by a key; has `parameters`
     # the weights of the strategy that training leaves as they are
     known: dict[str, npt.NDArray[Any]]
 

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import jax
 import jax.numpy as jnp
+from jax import Array
 
 from jbrl import vectorize
 from jbrl.agents.registry import register_agent
@@ -32,9 +33,9 @@ class RolloutPolicy:
     2016. Without learning all actions stay greedy and the policy is uniform.
     """
 
-    q: jax.Array  # [S, A] float32
-    greedy: jax.Array  # [S, A] int32: greedy actions of each state, in front of the others
-    n_greedy: jax.Array  # [S] int32
+    q: Array  # [S, A] float32
+    greedy: Array  # [S, A] int32: greedy actions of each state, in front of the others
+    n_greedy: Array  # [S] int32
 
 
 def uniform_policy(n_states: int, n_actions: int) -> RolloutPolicy:
@@ -46,12 +47,7 @@ def uniform_policy(n_states: int, n_actions: int) -> RolloutPolicy:
 
 
 def learn_policy(
-    policy: RolloutPolicy,
-    x: jax.Array,
-    u: jax.Array,
-    y: jax.Array,
-    reward: jax.Array,
-    discount: jax.Array,
+    policy: RolloutPolicy, x: Array, u: Array, y: Array, reward: Array, discount: Array
 ) -> RolloutPolicy:
     """Take one step of Q-learning."""
     row = vectorize.get_row(policy.q, x)
@@ -69,11 +65,11 @@ def learn_policy(
 
 @record
 class BAMCPState:
-    counts: jax.Array  # [S * A, S] float32, prior concentrations + transitions seen
-    cdf: jax.Array  # [S * A, S] float32, cumulative counts
-    rewards: jax.Array  # [S * A * S] float32
-    spread: jax.Array  # [] float32, greatest minus least possible reward
-    discount: jax.Array  # [] float32
+    counts: Array  # [S * A, S] float32, prior concentrations + transitions seen
+    cdf: Array  # [S * A, S] float32, cumulative counts
+    rewards: Array  # [S * A * S] float32
+    spread: Array  # [] float32, greatest minus least possible reward
+    discount: Array  # [] float32
     policy: RolloutPolicy
     kept: Kept | None
 
@@ -158,7 +154,7 @@ class BAMCP(HasCost, Agent[DirichletPrior, BAMCPState]):
             )
         return needed
 
-    def reset(self, key: jax.Array, knowledge: DirichletPrior) -> BAMCPState:
+    def reset(self, key: Array, knowledge: DirichletPrior) -> BAMCPState:
         mdps = knowledge.mdps
         self._check_memory(mdps.n_states, mdps.n_actions)
         counts = mdps.concentrations.reshape(-1, mdps.n_states)
@@ -179,16 +175,14 @@ class BAMCP(HasCost, Agent[DirichletPrior, BAMCPState]):
             kept,
         )
 
-    def act(
-        self, key: jax.Array, state: BAMCPState, observation: jax.Array
-    ) -> tuple[jax.Array, BAMCPState]:
+    def act(self, key: Array, state: BAMCPState, observation: Array) -> tuple[Array, BAMCPState]:
         stream = draws.stream(jax.random.key_data(key))
         root = uct.search(self._task(stream, state, observation))
         worth = root.means if self.final == "mean" else root.visits
         tie = draws.word(stream, jnp.uint32(2**32 - 1))
         return uct.greatest(worth, tie), replace(state, kept=root.kept)
 
-    def observe(self, key: jax.Array, state: BAMCPState, transition: Transition) -> BAMCPState:
+    def observe(self, key: Array, state: BAMCPState, transition: Transition) -> BAMCPState:
         x, action, y = transition.observation, transition.action, transition.next_observation
         n_states, n_actions = state.policy.q.shape
         row = x * n_actions + action
@@ -205,7 +199,7 @@ class BAMCP(HasCost, Agent[DirichletPrior, BAMCPState]):
         """Nodes: each simulation adds one at most."""
         return self.max_simulations * (2 if self.reuse else 1)
 
-    def _task(self, stream: jax.Array, state: BAMCPState, x: jax.Array) -> SearchTask:
+    def _task(self, stream: Array, state: BAMCPState, x: Array) -> SearchTask:
         simulations = jnp.minimum(jnp.asarray(self.simulations, jnp.int32), self.max_simulations)
         depth = jnp.minimum(jnp.asarray(self.depth, jnp.int32), self.max_depth)
         longest_return = (

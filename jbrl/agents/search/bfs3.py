@@ -11,7 +11,7 @@ from functools import lru_cache
 
 import jax
 import jax.numpy as jnp
-from jax import lax
+from jax import Array, lax
 
 from jbrl.agents.registry import register_agent
 from jbrl.agents.search import native
@@ -41,11 +41,11 @@ CACHED = 1 << 26  # bytes of trees above which a node takes twice as long
 
 @record
 class BFS3State:
-    counts: jax.Array  # [S, A, S] float32, prior concentrations + transitions seen
-    rewards: jax.Array  # [S, A, S] float32, known
-    discount: jax.Array  # [] float32
-    low: jax.Array  # [] float32, no value lies below
-    high: jax.Array  # [] float32, no value lies above
+    counts: Array  # [S, A, S] float32, prior concentrations + transitions seen
+    rewards: Array  # [S, A, S] float32, known
+    discount: Array  # [] float32
+    low: Array  # [] float32, no value lies below
+    high: Array  # [] float32, no value lies above
 
 
 @register_agent("BFS3", cite="asmuth2011")
@@ -143,26 +143,24 @@ class BFS3(HasCost, Agent[DirichletPrior, BFS3State]):
         """Return the number of trees for one decision."""
         return 1 if self.root == "single" else n_actions * int(self.samples)
 
-    def reset(self, key: jax.Array, knowledge: DirichletPrior) -> BFS3State:
+    def reset(self, key: Array, knowledge: DirichletPrior) -> BFS3State:
         mdps, discount = knowledge.mdps, knowledge.discount
         low, high = (extreme(mdps.rewards) / (1 - discount) for extreme in (jnp.min, jnp.max))
         return BFS3State(mdps.concentrations, mdps.rewards, discount, low, high)
 
-    def act(
-        self, key: jax.Array, state: BFS3State, observation: jax.Array
-    ) -> tuple[jax.Array, BFS3State]:
+    def act(self, key: Array, state: BFS3State, observation: Array) -> tuple[Array, BFS3State]:
         words = jax.random.key_data(key)
         q = self._values(words, state, observation)
         tie = TIE_TOLERANCE * (state.high - state.low)
         return sampling.choose_maximiser(q, sampling.words_to_uniforms(words[0]), tie), state
 
-    def observe(self, key: jax.Array, state: BFS3State, transition: Transition) -> BFS3State:
+    def observe(self, key: Array, state: BFS3State, transition: Transition) -> BFS3State:
         counts = count_transition(
             state.counts, transition.observation, transition.action, transition.next_observation
         )
         return dataclasses.replace(state, counts=counts)
 
-    def _values(self, words: jax.Array, state: BFS3State, x: jax.Array) -> jax.Array:
+    def _values(self, words: Array, state: BFS3State, x: Array) -> Array:
         """Return Q(x, u) of each action: [A]."""
         samples, depth, total = (
             jnp.asarray(v, jnp.int32) for v in (self.samples, self.depth, self.trajectories)
@@ -183,14 +181,14 @@ MEMORY = 1 << 29  # bytes of tree nodes on one device
 class Decision:
     """Inputs of a decision: the belief, the state, the limits and 64 random bits."""
 
-    words: jax.Array  # [2] uint32
-    state: jax.Array  # [] int32
-    counts: jax.Array  # [S, A, S] float32, posterior concentrations
-    rewards: jax.Array  # [S, A, S] float32
+    words: Array  # [2] uint32
+    state: Array  # [] int32
+    counts: Array  # [S, A, S] float32, posterior concentrations
+    rewards: Array  # [S, A, S] float32
     limits: Limits
 
 
-def resampled(decision: Decision, capacity: Capacity) -> jax.Array:
+def resampled(decision: Decision, capacity: Capacity) -> Array:
     """Return Q(x, u), [A] float32: the mean over C sampled next states y of R(x, u, y) + g U(y),
     each y being the root of a tree of its own.
 
@@ -202,7 +200,7 @@ def resampled(decision: Decision, capacity: Capacity) -> jax.Array:
     return _search(capacity, _resampled)(decision)
 
 
-def single(decision: Decision, capacity: Capacity) -> jax.Array:
+def single(decision: Decision, capacity: Capacity) -> Array:
     """Return U(x, u), [A] float32, of one tree whose root is the state itself: Asmuth and Littman
     2011.
 
@@ -214,11 +212,11 @@ def single(decision: Decision, capacity: Capacity) -> jax.Array:
 
 @lru_cache(maxsize=64)
 def _search(
-    capacity: Capacity, run: Callable[[Decision, Capacity, int], jax.Array]
-) -> Callable[[Decision], jax.Array]:
+    capacity: Capacity, run: Callable[[Decision, Capacity, int], Array]
+) -> Callable[[Decision], Array]:
     """Return the search for one decision, [A]; mapped, one call for all of them."""
 
-    def search(decisions: Decision) -> jax.Array:
+    def search(decisions: Decision) -> Array:
         n_lanes = max(int(v.shape[0]) for v in jax.tree.leaves(decisions))
         each = jax.tree.map(lambda v: jnp.broadcast_to(v, (n_lanes, *v.shape[1:])), decisions)
         _, n_states, n_actions, _ = each.counts.shape
@@ -269,11 +267,11 @@ def tree_bytes(capacity: Capacity, n_states: int, n_actions: int) -> int:
     return 4 * (path + nodes * (n_actions * (n_states + 2) + 1))
 
 
-def _resampled(decisions: Decision, capacity: Capacity, max_trees: int) -> jax.Array:
+def _resampled(decisions: Decision, capacity: Capacity, max_trees: int) -> Array:
     n_lanes, n_states, n_actions, _ = decisions.counts.shape
     width = max(1, min(n_actions * capacity.samples, min(max_trees, TREES) // n_lanes))
 
-    def group(number: jax.Array, q: jax.Array) -> jax.Array:
+    def group(number: Array, q: Array) -> Array:
         """Search trees number width * number, … of every lane; a tree's number is sample * A +
         action.
         """
@@ -291,7 +289,7 @@ def _resampled(decisions: Decision, capacity: Capacity, max_trees: int) -> jax.A
     return lax.fori_loop(0, groups, group, jnp.zeros((n_lanes, n_actions), jnp.float32))
 
 
-def _single(decisions: Decision, capacity: Capacity, max_trees: int) -> jax.Array:
+def _single(decisions: Decision, capacity: Capacity, max_trees: int) -> Array:
     del max_trees
     _, n_states, n_actions, _ = decisions.counts.shape
     seeds = _seeds(decisions, jnp.zeros((1,), jnp.int32))
@@ -302,20 +300,18 @@ def _single(decisions: Decision, capacity: Capacity, max_trees: int) -> jax.Arra
     return grow(forest, capacity, n_states, n_actions)[0].T
 
 
-def _seeds(decisions: Decision, tree: jax.Array) -> jax.Array:
+def _seeds(decisions: Decision, tree: Array) -> Array:
     """Return seeds of the trees of given numbers [W]: [W L] uint32."""
     first, second = decisions.words[:, 0], decisions.words[:, 1]
     return mix(first[None, :] ^ mix(second[None, :] + spread(tree)[:, None])).reshape(-1)
 
 
-def _trees_last(counts: jax.Array, width: int) -> jax.Array:
+def _trees_last(counts: Array, width: int) -> Array:
     """Return counts [L, S, A, S], repeated for `width` trees of each lane: [S A S W L] flat."""
     return jnp.tile(counts.reshape(counts.shape[0], -1).T, (1, width)).reshape(-1)
 
 
-def _after_action(
-    decisions: Decision, action: jax.Array, seed: jax.Array
-) -> tuple[Forest, jax.Array]:
+def _after_action(decisions: Decision, action: Array, seed: Array) -> tuple[Forest, Array]:
     """Return trees behind one sampled transition each, known to the belief at their roots, and the
     reward of that transition ([B]).
     """
@@ -335,7 +331,7 @@ def _after_action(
     )
 
 
-def _tables(decisions: Decision, width: int) -> jax.Array:
+def _tables(decisions: Decision, width: int) -> Array:
     """Return the index of the reward table of each tree: [W L] int32."""
     n_lanes, own = decisions.state.shape[0], decisions.rewards.shape[0] > 1
     return jnp.tile(jnp.arange(n_lanes, dtype=jnp.int32) * int(own), width)

@@ -15,15 +15,14 @@ likely. Simulations have the same law as with explicit sampling, without a gamma
 never visited cost nothing.
 """
 
-import jax
 import jax.numpy as jnp
-from jax import lax
+from jax import Array, lax
 
 from jbrl.agents.search.native import read, read_row, write
 from jbrl.base.pytree import record, static
 
 
-def stream(words: jax.Array) -> jax.Array:
+def stream(words: Array) -> Array:
     """Return the stream named by two words, [2] uint32: another two words, such that streams of
     similar names are unrelated.
     """
@@ -31,7 +30,7 @@ def stream(words: jax.Array) -> jax.Array:
     return jnp.stack([first, mix(words[1] ^ first)])
 
 
-def word(stream: jax.Array, counter: jax.Array) -> jax.Array:
+def word(stream: Array, counter: Array) -> Array:
     """Return the random word number `counter` ([] uint32) of a stream: [] uint32.
 
     The counter is mixed as in `mix`, one word of the stream let in before each of the two
@@ -43,13 +42,13 @@ def word(stream: jax.Array, counter: jax.Array) -> jax.Array:
     return w ^ (w >> 16)
 
 
-def lots(word: jax.Array, count: int) -> jax.Array:
+def lots(word: Array, count: int) -> Array:
     """Return `count` random words out of one, independent enough to break ties: [count] uint32."""
     indices = jnp.arange(count, dtype=jnp.uint32)
     return mix(word + spread(indices))
 
 
-def mix(w: jax.Array) -> jax.Array:
+def mix(w: Array) -> Array:
     """Return a permutation of the words in which each bit depends on all: lowbias32 of C. Wellons,
     hash-prospector.
     """
@@ -58,12 +57,12 @@ def mix(w: jax.Array) -> jax.Array:
     return w ^ (w >> 16)
 
 
-def bits(words: jax.Array) -> jax.Array:
+def bits(words: Array) -> Array:
     """Return 24 random bits of each word, int32."""
     return (mix(words) >> 8).astype(jnp.int32)
 
 
-def spread(number: int | jax.Array) -> jax.Array:
+def spread(number: int | Array) -> Array:
     """Return numbers 0, 1, 2, … far apart modulo 2^32: uint32."""
     return jnp.asarray(number).astype(jnp.uint32) * jnp.uint32(0x9E3779B9)
 
@@ -78,8 +77,8 @@ class Urns:
     is cleared between simulations.
     """
 
-    counts: jax.Array  # [R + 1] int32
-    draws: jax.Array  # [(R + 1) * max_depth] int32, next states in order, row after row
+    counts: Array  # [R + 1] int32
+    draws: Array  # [(R + 1) * max_depth] int32, next states in order, row after row
     max_depth: int = static()  # draws of a simulation, at most
 
 
@@ -87,13 +86,13 @@ class Urns:
 class Draw:
     """A draw that has yet to be put down, because reads must come after writes (`native`)."""
 
-    row: jax.Array  # [] int32
-    count: jax.Array  # [] int32, of this row, this draw included
-    y: jax.Array  # [] int32
-    start: jax.Array  # [] int32, where the counter stood when the simulation began
+    row: Array  # [] int32
+    count: Array  # [] int32, of this row, this draw included
+    y: Array  # [] int32
+    start: Array  # [] int32, where the counter stood when the simulation began
 
 
-def cumulative(concentrations: jax.Array) -> jax.Array:
+def cumulative(concentrations: Array) -> Array:
     """Return cumulative concentrations along the last axis, same shape, zeros repeating the entry
     before exactly, however sums are rounded.
     """
@@ -108,7 +107,7 @@ def empty_urns(n_rows: int, max_depth: int) -> Urns:
     )
 
 
-def begin_draws(urns: Urns, start: jax.Array) -> Draw:
+def begin_draws(urns: Urns, start: Array) -> Draw:
     """Return the state before the first draw of a simulation. Counts so far must not exceed
     `start`.
     """
@@ -127,7 +126,7 @@ def put_down(urns: Urns, draw: Draw) -> Urns:
 
 
 def draw_next(
-    urns: Urns, last: Draw, cdf: jax.Array, row: jax.Array, uniform: jax.Array, n_states: int
+    urns: Urns, last: Draw, cdf: Array, row: Array, uniform: Array, n_states: int
 ) -> Draw:
     """Return the next state drawn from `row`, given this simulation's earlier draws, including
     `last`, which has been recorded.

@@ -23,28 +23,28 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jax import lax
+from jax import Array, lax
 
 from jbrl.agents.search.draws import bits, mix, spread
 from jbrl.base.pytree import record
 
 
-def take(flat: jax.Array, at: jax.Array) -> jax.Array:
+def take(flat: Array, at: Array) -> Array:
     """Return entries `at`, all of them in range, of a flat array."""
     return flat.at[at].get(mode="promise_in_bounds")
 
 
-def read(table: jax.Array, at: jax.Array) -> jax.Array:
+def read(table: Array, at: Array) -> Array:
     """Return row `at` [], the same of all trees, of the first axis, which disappears."""
     return lax.dynamic_index_in_dim(table, at, 0, keepdims=False)
 
 
-def write(table: jax.Array, new: jax.Array, at: jax.Array) -> jax.Array:
+def write(table: Array, new: Array, at: Array) -> Array:
     """Return `table` with row `at` [] of the first axis replaced in all trees."""
     return lax.dynamic_update_index_in_dim(table, new, at, 0)
 
 
-def put_where(table: jax.Array, at: jax.Array, wanted: jax.Array, values: jax.Array) -> jax.Array:
+def put_where(table: Array, at: Array, wanted: Array, values: Array) -> Array:
     """Return `table` [..., B] with one entry of each tree replaced where wanted; `at` [B] counts
     entries of one tree.
     """
@@ -57,19 +57,19 @@ def put_where(table: jax.Array, at: jax.Array, wanted: jax.Array, values: jax.Ar
     )
 
 
-def increment(counts: jax.Array, entry: jax.Array) -> jax.Array:
+def increment(counts: Array, entry: Array) -> Array:
     """Return counts [N B] flat with one more in entry number `entry` [B] of each tree."""
     return counts.at[of_tree(entry)].add(1.0, mode="promise_in_bounds", unique_indices=True)
 
 
-def entries(block: jax.Array, size: int) -> jax.Array:
+def entries(block: Array, size: int) -> Array:
     """Return flat places of the entries of block number `block` [B] in a table of blocks of `size`:
     [size, B].
     """
     return block[None, :] * size + jnp.arange(size, dtype=jnp.int32)[:, None]
 
 
-def of_tree(at: jax.Array) -> jax.Array:
+def of_tree(at: Array) -> Array:
     """Return flat places in a table that has trees last, from places [..., B] in the table of one
     tree.
     """
@@ -77,17 +77,17 @@ def of_tree(at: jax.Array) -> jax.Array:
     return at * at.shape[-1] + (trees if at.ndim == 1 else trees[None, :])
 
 
-def one_hot(index: jax.Array, size: int) -> jax.Array:
+def one_hot(index: Array, size: int) -> Array:
     """Return a one-hot array along a new first axis: [size, B] bool."""
     return jnp.arange(size, dtype=jnp.int32)[:, None] == index[None, :]
 
 
-def entry(table: jax.Array, hot: jax.Array) -> jax.Array:
+def entry(table: Array, hot: Array) -> Array:
     """Return the entry of [N, B] where `hot` [N, B] holds: [B]."""
     return jnp.where(hot, table, 0).sum(0)
 
 
-def choose(values: jax.Array, tolerance: jax.Array, seed: jax.Array) -> jax.Array:
+def choose(values: Array, tolerance: Array, seed: Array) -> Array:
     """Return the index along the first axis of a greatest of `values` [N, B], uniformly among those
     within `tolerance`: [B] int32.
     """
@@ -98,7 +98,7 @@ def choose(values: jax.Array, tolerance: jax.Array, seed: jax.Array) -> jax.Arra
     return jnp.where(lot == lot.max(0)[None, :], number, values.shape[0]).min(0)
 
 
-def thresholds(row: jax.Array) -> jax.Array:
+def thresholds(row: Array) -> Array:
     """Return thresholds for rows of counts [..., S, B]: an outcome is the first whose threshold
     exceeds a number of 24 random bits. int32.
 
@@ -127,23 +127,23 @@ class Capacity(NamedTuple):
 class Limits:
     """Bounds on values, and the budget of one tree."""
 
-    discount: jax.Array  # [] float32
-    low: jax.Array  # [] float32, no value lies below
-    high: jax.Array  # [] float32, no value lies above
-    trajectories: jax.Array  # [] int32
-    samples: jax.Array  # [] int32, C, of each action in each node
-    depth: jax.Array  # [] int32
+    discount: Array  # [] float32
+    low: Array  # [] float32, no value lies below
+    high: Array  # [] float32, no value lies above
+    trajectories: Array  # [] int32
+    samples: Array  # [] int32, C, of each action in each node
+    depth: Array  # [] int32
 
 
 @record
 class Forest:
     """B trees and where they start."""
 
-    seed: jax.Array  # [B] uint32
-    root: jax.Array  # [B] int32, state
-    counts: jax.Array  # [S A S B] float32, the belief at the root
-    rewards: jax.Array  # [R S A S] float32
-    table: jax.Array  # [B] int32, which of the R tables of rewards holds
+    seed: Array  # [B] uint32
+    root: Array  # [B] int32, state
+    counts: Array  # [S A S B] float32, the belief at the root
+    rewards: Array  # [R S A S] float32
+    table: Array  # [B] int32, which of the R tables of rewards holds
     limits: Limits  # [B] each
 
 
@@ -155,28 +155,26 @@ class _ForwardTree:
     slot 0.
     """
 
-    upper: jax.Array  # [M, A, B] float32
-    lower: jax.Array  # [M, A, B] float32
-    gap: jax.Array  # [M, B] float32, U - L of the node
+    upper: Array  # [M, A, B] float32
+    lower: Array  # [M, A, B] float32
+    gap: Array  # [M, B] float32, U - L of the node
     # [M, A, S, B] int32, (slot + 1, or 0 before the first visit) << SAMPLES_BITS | times sampled
-    children: jax.Array
+    children: Array
 
 
 @record
 class _Path:
     """The nodes that one trajectory visits, by depth."""
 
-    slot: jax.Array  # [D, B] int32, -1: created by this trajectory
-    action: jax.Array  # [D, B] int32
-    y: jax.Array  # [D, B] int32, next state
-    times: jax.Array  # [D, B] int32, how often it was sampled
-    upper: jax.Array  # [D, A, B] float32
-    lower: jax.Array  # [D, A, B] float32
+    slot: Array  # [D, B] int32, -1: created by this trajectory
+    action: Array  # [D, B] int32
+    y: Array  # [D, B] int32, next state
+    times: Array  # [D, B] int32, how often it was sampled
+    upper: Array  # [D, A, B] float32
+    lower: Array  # [D, A, B] float32
 
 
-def grow(
-    forest: Forest, capacity: Capacity, n_states: int, n_actions: int
-) -> tuple[jax.Array, jax.Array]:
+def grow(forest: Forest, capacity: Capacity, n_states: int, n_actions: int) -> tuple[Array, Array]:
     """Return bounds on the value of each action at the roots after all trajectories: (U, L), each
     [A, B] float32.
     """
@@ -201,11 +199,7 @@ def grow(
 
 
 def _trajectory(
-    k: jax.Array,
-    tree: _ForwardTree,
-    forest: Forest,
-    capacity: Capacity,
-    shape: tuple[int, int, int],
+    k: Array, tree: _ForwardTree, forest: Forest, capacity: Capacity, shape: tuple[int, int, int]
 ) -> tuple[_Path, _ForwardTree]:
     """Play trajectory number `k` of every tree: down, back up, and into the tree."""
     max_depth = forest.limits.depth.max()
@@ -228,13 +222,13 @@ def _trajectory(
 
 
 def _walk_down(
-    k: jax.Array,
-    max_depth: jax.Array,
+    k: Array,
+    max_depth: Array,
     tree: _ForwardTree,
     forest: Forest,
     capacity: Capacity,
     shape: tuple[int, int, int],
-) -> tuple[_Path, jax.Array]:
+) -> tuple[_Path, Array]:
     """Return the path from the root, and the children of all nodes, those of the new ones included
     ([M, A, S, B]).
     """
@@ -244,7 +238,7 @@ def _walk_down(
     blank = jnp.zeros((capacity.depth, trees), jnp.int32)
     bounds = jnp.zeros((capacity.depth, n_actions, trees), jnp.float32)
 
-    def random(d: jax.Array) -> jax.Array:
+    def random(d: Array) -> Array:
         # Drawn one step ahead of use: carried numbers are computed once, others anew for each of
         # the S thresholds they are compared with.
         return _draws(
@@ -255,7 +249,7 @@ def _walk_down(
             capacity.samples,
         )
 
-    def step(d: jax.Array, carry: tuple[Any, ...]) -> tuple[Any, ...]:
+    def step(d: Array, carry: tuple[Any, ...]) -> tuple[Any, ...]:
         x, slot, counts, draws, path, children = carry
         here = mix(seed + spread(d))
         row = take(counts, of_tree(entries(x, n_actions * n_states))).reshape(
@@ -294,9 +288,7 @@ def _walk_down(
     return path, children
 
 
-def _draws(
-    seed: jax.Array, n_actions: int, first: int, samples: jax.Array, max_samples: int
-) -> jax.Array:
+def _draws(seed: Array, n_actions: int, first: int, samples: Array, max_samples: int) -> Array:
     """Return 24 random bits for each sample of each action, [C, A, B] int32; those beyond the
     budget exceed every threshold.
     """
@@ -306,7 +298,7 @@ def _draws(
     return bits(seed[None, None, :] + spread(number)[:, :, None]) | (beyond << 24)
 
 
-def _sample(row: jax.Array, draws: jax.Array, samples: jax.Array) -> jax.Array:
+def _sample(row: Array, draws: Array, samples: Array) -> Array:
     """Draw the number of times that each next state occurs for each action: [A, S, B] int32, from
     counts [A, S, B].
     """
@@ -318,8 +310,8 @@ def _sample(row: jax.Array, draws: jax.Array, samples: jax.Array) -> jax.Array:
 
 
 def _bounds(
-    x: jax.Array, slot: jax.Array, sampled: jax.Array, tree: _ForwardTree, forest: Forest
-) -> tuple[jax.Array, jax.Array]:
+    x: Array, slot: Array, sampled: Array, tree: _ForwardTree, forest: Forest
+) -> tuple[Array, Array]:
     """Return U and L of each action, [A, B] each: those stored, or those of a node whose children
     are not in the tree.
     """
@@ -339,7 +331,7 @@ def _bounds(
     if not tree.upper.size:
         return new
 
-    def stored() -> tuple[jax.Array, jax.Array]:
+    def stored() -> tuple[Array, Array]:
         at = of_tree(entries(jnp.maximum(slot, 0), n_actions))
         upper, lower = (
             jnp.where(slot < 0, n, take(t.reshape(-1), at))
@@ -351,13 +343,8 @@ def _bounds(
 
 
 def _options(
-    slot: jax.Array,
-    action: jax.Array,
-    sampled: jax.Array,
-    children: jax.Array,
-    gaps: jax.Array,
-    limits: Limits,
-) -> tuple[jax.Array, jax.Array, jax.Array]:
+    slot: Array, action: Array, sampled: Array, children: Array, gaps: Array, limits: Limits
+) -> tuple[Array, Array, Array]:
     """Return for each next state after `action` how often it was sampled, U - L of the child and
     its slot or -1, [S, B] each.
     """
@@ -367,7 +354,7 @@ def _options(
     if not children.size:
         return new
 
-    def stored() -> tuple[jax.Array, jax.Array, jax.Array]:
+    def stored() -> tuple[Array, Array, Array]:
         words = take(
             children.reshape(-1),
             of_tree(entries(jnp.maximum(slot, 0) * n_actions + action, n_states)),
@@ -385,12 +372,12 @@ def _options(
     return lax.cond((slot >= 0).any(), stored, lambda: new)
 
 
-def _back_up(path: _Path, max_depth: jax.Array, limits: Limits) -> tuple[_Path, jax.Array]:
+def _back_up(path: _Path, max_depth: Array, limits: Limits) -> tuple[_Path, Array]:
     """Make Bellman backups from the end of the path to the root; return the path with its new
     bounds, and U - L of its nodes, [D, B].
     """
 
-    def step(i: jax.Array, carry: tuple[Any, ...]) -> tuple[Any, ...]:
+    def step(i: Array, carry: tuple[Any, ...]) -> tuple[Any, ...]:
         path, gaps, raised, lowered = carry
         d = max_depth - 1 - i
         node = jax.tree.map(lambda v: read(v, d), path)
@@ -422,7 +409,7 @@ def _back_up(path: _Path, max_depth: jax.Array, limits: Limits) -> tuple[_Path, 
 
 
 def _store_known(
-    k: jax.Array, d: jax.Array, tree: _ForwardTree, path: _Path, gaps: jax.Array, limits: Limits
+    k: Array, d: Array, tree: _ForwardTree, path: _Path, gaps: Array, limits: Limits
 ) -> _ForwardTree:
     """Write what changed in the nodes at depth `d` that were in the tree before this trajectory."""
     _, n_actions, n_states, _ = tree.children.shape
@@ -442,5 +429,5 @@ def _store_known(
     )
 
 
-def _span(limits: Limits) -> jax.Array:
+def _span(limits: Limits) -> Array:
     return limits.high - limits.low

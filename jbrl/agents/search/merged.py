@@ -18,9 +18,8 @@ order of the draws.
 from collections.abc import Callable
 from typing import Any
 
-import jax
 import jax.numpy as jnp
-from jax import lax
+from jax import Array, lax
 
 from jbrl.agents.search import draws, native
 from jbrl.agents.search.native import read, read_row, write, write_row
@@ -37,14 +36,14 @@ BLOCK = 32  # gamma variates proposed at once
 class MergedTask:
     """One merged MDP to draw and to solve."""
 
-    stream: jax.Array  # [2] uint32, of random words (`draws.stream`)
-    counts: jax.Array  # [S * A * S] float32, posterior concentrations
-    rewards: jax.Array  # [S * A * S] float32
+    stream: Array  # [2] uint32, of random words (`draws.stream`)
+    counts: Array  # [S * A * S] float32, posterior concentrations
+    rewards: Array  # [S * A * S] float32
     # [S * A] int32, K(x, u), from 1 to `max_samples`; 0 for all pairs: nothing is wanted
-    samples: jax.Array
-    values: jax.Array  # [S] float32, a guess of differences of values: the closer, the sooner done
-    discount: jax.Array  # [] float32
-    start: jax.Array | None  # [] int32, where the agent is; None: there is a single state
+    samples: Array
+    values: Array  # [S] float32, a guess of differences of values: the closer, the sooner done
+    discount: Array  # [] float32
+    start: Array | None  # [] int32, where the agent is; None: there is a single state
     n_states: int = static()
     n_actions: int = static()
     max_samples: int = static()  # samples of a pair
@@ -54,16 +53,16 @@ class MergedTask:
 class Memory:
     """The rows drawn, one after the other, behind them what is no row."""
 
-    rows: jax.Array  # [(S * A * max_samples + 1) * S + BLOCK] float32
+    rows: Array  # [(S * A * max_samples + 1) * S + BLOCK] float32
 
 
 @record
 class Place:
     """Position of a loop over all rows."""
 
-    i: jax.Array  # [] int32, number of the row
-    pair: jax.Array  # [] int32, x A + u
-    left: jax.Array  # [] int32, rows of this pair to come, this one included; 0: none is left
+    i: Array  # [] int32, number of the row
+    pair: Array  # [] int32, x A + u
+    left: Array  # [] int32, rows of this pair to come, this one included; 0: none is left
 
 
 @record
@@ -72,12 +71,12 @@ class Block:
     present block that has none yet.
     """
 
-    round: jax.Array  # [] int32
-    start: jax.Array  # [] int32, of the block
-    shapes: jax.Array  # [BLOCK] float32
-    logs: jax.Array  # [BLOCK] float32, logarithms of the variates
-    accepted: jax.Array  # [BLOCK] bool, whether the variate is final
-    rows: jax.Array
+    round: Array  # [] int32
+    start: Array  # [] int32, of the block
+    shapes: Array  # [BLOCK] float32
+    logs: Array  # [BLOCK] float32, logarithms of the variates
+    accepted: Array  # [BLOCK] bool, whether the variate is final
+    rows: Array
 
 
 def bytes_needed(n_states: int, n_actions: int, max_samples: int) -> int:
@@ -123,11 +122,11 @@ def next_row(place: Place, task: MergedTask) -> Place:
     )
 
 
-def _rows_left(carry: tuple[Any, ...], _: MergedTask) -> jax.Array:
+def _rows_left(carry: tuple[Any, ...], _: MergedTask) -> Array:
     return carry[0].left > 0
 
 
-def _here(place: Place, task: MergedTask) -> jax.Array:
+def _here(place: Place, task: MergedTask) -> Array:
     """Return the index of the first number of the present row; of the placeholder row, when no row
     is left.
     """
@@ -151,7 +150,7 @@ def _normalise(carry: tuple[Any, ...], task: MergedTask) -> tuple[Any, ...]:
     return next_row(place, task), write_row(rows, here, weights / weights.sum())
 
 
-def _variates_left(now: Block, consts: tuple[Any, ...]) -> jax.Array:
+def _variates_left(now: Block, consts: tuple[Any, ...]) -> Array:
     return now.start < consts[1]
 
 
@@ -186,14 +185,14 @@ def _propose(now: Block, consts: tuple[Any, ...]) -> Block:
     )
 
 
-def _boost(shape: jax.Array, stream: jax.Array, round: jax.Array) -> jax.Array:
+def _boost(shape: Array, stream: Array, round: Array) -> Array:
     """Return log(U) / shape where shape is below 1, else 0: a variate of shape a + 1, times
     U^(1/a), has shape a.
 
     Ibid., section 6.
     """
 
-    def wanted(carry: tuple[Any, ...], _: tuple[Any, ...]) -> jax.Array:
+    def wanted(carry: tuple[Any, ...], _: tuple[Any, ...]) -> Array:
         return carry[0]
 
     def compute(_: tuple[Any, ...], consts: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -208,7 +207,7 @@ def _boost(shape: jax.Array, stream: jax.Array, round: jax.Array) -> jax.Array:
     )[1]
 
 
-def _open_uniforms(stream: jax.Array, round: jax.Array, which: int) -> jax.Array:
+def _open_uniforms(stream: Array, round: Array, which: int) -> Array:
     """Return numbers strictly between 0 and 1 for a block, the first, second or third of a round:
     [BLOCK] float32, odd multiples of 2^-24.
     """
@@ -228,22 +227,22 @@ MAX_IMPROVEMENTS = 64
 class MergedPolicy:
     """A policy of the merged MDP during its improvement."""
 
-    rows: jax.Array  # [S * (S + 1)] float32, those it follows, with their expected rewards
-    values: jax.Array  # [S] float32, less `level`
-    level: jax.Array  # [] float32
-    tolerance: jax.Array  # [S] float32, what rounding can do to the values
-    q: jax.Array  # [S * A] float32, of a sweep that starts from `values`, less `level`
-    changed: jax.Array  # [] bool
-    improvements: jax.Array  # [] int32
+    rows: Array  # [S * (S + 1)] float32, those it follows, with their expected rewards
+    values: Array  # [S] float32, less `level`
+    level: Array  # [] float32
+    tolerance: Array  # [S] float32, what rounding can do to the values
+    q: Array  # [S * A] float32, of a sweep that starts from `values`, less `level`
+    changed: Array  # [] bool
+    improvements: Array  # [] int32
 
 
 @record
 class MergedSolution:
     """Optimal action values of a merged MDP, of each action by its best row."""
 
-    q: jax.Array  # [S, A] float32, less `level`
-    level: jax.Array  # [] float32, the value of one state
-    tolerance: jax.Array  # [S] float32, differences of action values up to which they tie
+    q: Array  # [S, A] float32, less `level`
+    level: Array  # [] float32, the value of one state
+    tolerance: Array  # [S] float32, differences of action values up to which they tie
 
 
 @record
@@ -251,10 +250,10 @@ class Sweep:
     """State of a Bellman sweep over all rows."""
 
     place: Place
-    best: jax.Array  # [] float32, of the state's rows so far
-    q: jax.Array  # [S * A] float32
-    rows: jax.Array  # [S * (S + 1)] float32, the best of each state so far
-    changed: jax.Array  # [] bool
+    best: Array  # [] float32, of the state's rows so far
+    q: Array  # [S * A] float32
+    rows: Array  # [S * (S + 1)] float32, the best of each state so far
+    changed: Array  # [] bool
 
 
 def solve(task: MergedTask) -> MergedSolution:
@@ -305,7 +304,7 @@ def _solve(task: MergedTask, memory: Memory) -> tuple[MergedSolution, Memory]:
     return MergedSolution(q, policy.level, policy.tolerance), memory
 
 
-def _improvable(policy: MergedPolicy, _: tuple[Any, ...]) -> jax.Array:
+def _improvable(policy: MergedPolicy, _: tuple[Any, ...]) -> Array:
     return policy.changed & (policy.improvements < MAX_IMPROVEMENTS)
 
 
@@ -326,7 +325,7 @@ def _improve(policy: MergedPolicy, consts: tuple[Any, ...]) -> MergedPolicy:
     return MergedPolicy(swept.rows, values, level, tolerance, swept.q, swept.changed, done)
 
 
-def _sweeping(now: Sweep, _: tuple[Any, ...]) -> jax.Array:
+def _sweeping(now: Sweep, _: tuple[Any, ...]) -> Array:
     return now.place.left > 0
 
 
@@ -353,9 +352,7 @@ def _sweep(now: Sweep, consts: tuple[Any, ...]) -> Sweep:
     )
 
 
-def _evaluate(
-    rows: jax.Array, task: MergedTask, wanted: jax.Array
-) -> tuple[jax.Array, jax.Array, jax.Array]:
+def _evaluate(rows: Array, task: MergedTask, wanted: Array) -> tuple[Array, Array, Array]:
     """Evaluate the policy that follows `rows`, by elimination; anything unless `wanted`.
 
     The matrix of V = r + g P V is diagonally dominant: no pivoting is needed. Solved with it, a
@@ -382,11 +379,11 @@ def _evaluate(
 
 
 def _repeated(
-    body: Callable[..., Any], count: jax.Array, start: Any, consts: tuple[Any, ...] = ()
+    body: Callable[..., Any], count: Array, start: Any, consts: tuple[Any, ...] = ()
 ) -> Any:
     """Return what `value = body(k, value, *consts)` makes of `start`, for each k below `count`."""
 
-    def active(carry: tuple[Any, ...], consts: tuple[Any, ...]) -> jax.Array:
+    def active(carry: tuple[Any, ...], consts: tuple[Any, ...]) -> Array:
         return carry[0] < consts[0]
 
     def advance(carry: tuple[Any, ...], consts: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -397,7 +394,7 @@ def _repeated(
     return while_active(active, advance, begin, (count, *consts), keep="numbers")[1]
 
 
-def _destination(rows: jax.Array, task: MergedTask, steps: jax.Array) -> jax.Array:
+def _destination(rows: Array, task: MergedTask, steps: Array) -> Array:
     """Return the state where the likeliest next states lead from the start after so
     many `steps`.
     """
@@ -405,28 +402,28 @@ def _destination(rows: jax.Array, task: MergedTask, steps: jax.Array) -> jax.Arr
     if task.start is None:
         return jnp.int32(0)
 
-    def follow(_: jax.Array, x: jax.Array, rows: jax.Array) -> jax.Array:
+    def follow(_: Array, x: Array, rows: Array) -> Array:
         row = read_row(rows, x * (n_states + 1), n_states)
         return jnp.argmax(row).astype(jnp.int32)
 
-    place: jax.Array = _repeated(follow, steps, task.start, (rows,))
+    place: Array = _repeated(follow, steps, task.start, (rows,))
     return place
 
 
-def _greatest_reached(transitions: jax.Array, sizes: jax.Array, steps: jax.Array) -> jax.Array:
+def _greatest_reached(transitions: Array, sizes: Array, steps: Array) -> Array:
     """Return the greatest of `sizes` [S] among the states reached from each state,
     itself included.
     """
 
-    def spread(_: jax.Array, reached: jax.Array, transitions: jax.Array) -> jax.Array:
+    def spread(_: Array, reached: Array, transitions: Array) -> Array:
         next_ = jnp.where(transitions > SHARE, reached[None, :], 0.0).max(1)
         return jnp.maximum(reached, next_)
 
-    greatest: jax.Array = _repeated(spread, steps, sizes, (transitions,))
+    greatest: Array = _repeated(spread, steps, sizes, (transitions,))
     return greatest
 
 
-def _eliminate(k: jax.Array, system: jax.Array) -> jax.Array:
+def _eliminate(k: Array, system: Array) -> Array:
     """Make unknown number k disappear from all equations but its own."""
     pivot = lax.dynamic_index_in_dim(system, k, 0)
     pivot = pivot / lax.dynamic_index_in_dim(pivot, k, 1)

@@ -28,7 +28,7 @@ from typing import Any, TypeVar
 
 import jax
 import jax.numpy as jnp
-from jax import lax
+from jax import Array, lax
 from jax.custom_batching import custom_vmap
 from jax.experimental.xla_metadata import set_xla_metadata
 
@@ -54,22 +54,22 @@ def native(fn: F) -> F:
     return call  # type: ignore[return-value]
 
 
-def read(array: jax.Array, i: jax.Array) -> jax.Array:
+def read(array: Array, i: Array) -> Array:
     """Return array[i] of [N]; `i` must lie in range."""
     return read_row(array, i, 1)[0]
 
 
-def read_row(array: jax.Array, i: jax.Array, length: int) -> jax.Array:
+def read_row(array: Array, i: Array, length: int) -> Array:
     """Return array[i : i + length] of [N]; must lie in range."""
     return lax.dynamic_slice(array, (i,), (length,), allow_negative_indices=False)
 
 
-def write(array: jax.Array, i: jax.Array, value: jax.Array) -> jax.Array:
+def write(array: Array, i: Array, value: Array) -> Array:
     """Return `array` [N] with entry `i`, which must lie in range, replaced by `value` []."""
     return write_row(array, i, value[None])
 
 
-def write_row(array: jax.Array, i: jax.Array, values: jax.Array) -> jax.Array:
+def write_row(array: Array, i: Array, values: Array) -> Array:
     """Return `array` [N] with entries i, i + 1, ..., which must lie in range, replaced by
     `values`.
     """
@@ -93,7 +93,7 @@ def for_one(run: Callable[[Any], Any]) -> Callable[[Any], Any]:
             for v, b in zip(jax.tree.leaves(tasks), jax.tree.leaves(mapped), strict=True)
         )
 
-        def merged(value: jax.Array, own: bool) -> jax.Array:
+        def merged(value: Array, own: bool) -> Array:
             if not own and value.shape[0] == 1:
                 return value
             value = value if own else value[None]
@@ -131,13 +131,13 @@ def in_turn(tasks: Any, work: Work, memory: Any) -> Any:
     """Return results of all tasks, one after the other in the same memory; for `native` code."""
     count = _count(tasks)
 
-    def nth(i: jax.Array) -> Any:
+    def nth(i: Array) -> Any:
         return jax.tree.map(
             lambda v: lax.dynamic_index_in_dim(v, jnp.minimum(i, v.shape[0] - 1), keepdims=False),
             tasks,
         )
 
-    def step(i: jax.Array, carry: tuple[Any, ...]) -> tuple[Any, ...]:
+    def step(i: Array, carry: tuple[Any, ...]) -> tuple[Any, ...]:
         memory, results = carry
         result, memory = work(nth(i), memory)
         return memory, jax.tree.map(

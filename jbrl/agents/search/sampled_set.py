@@ -5,6 +5,7 @@ from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
+from jax import Array
 
 from jbrl import vectorize
 from jbrl.agents.registry import register_agent
@@ -21,14 +22,14 @@ from jbrl.rollout.contract import BAYESIAN, Agent, Cost, HasCost, Transition
 
 @record
 class SampledSetState:
-    counts: jax.Array  # [S * A, S] float32, prior concentrations + transitions seen
-    reference: jax.Array  # [S * A, S] float32, the counts that the present ones are compared with
-    rewards: jax.Array  # [S * A, S] float32, known
-    discount: jax.Array  # [] float32
-    q: jax.Array  # [S, A] float32, of the merged MDP, less `level`
-    level: jax.Array  # [] float32
-    tolerance: jax.Array  # [S] float32, differences of `q` up to which actions tie
-    due: jax.Array  # [] bool, whether to sample anew before the next decision
+    counts: Array  # [S * A, S] float32, prior concentrations + transitions seen
+    reference: Array  # [S * A, S] float32, the counts that the present ones are compared with
+    rewards: Array  # [S * A, S] float32, known
+    discount: Array  # [] float32
+    q: Array  # [S, A] float32, of the merged MDP, less `level`
+    level: Array  # [] float32
+    tolerance: Array  # [S] float32, differences of `q` up to which actions tie
+    due: Array  # [] bool, whether to sample anew before the next decision
 
 
 class SampledSet(HasCost, Agent[DirichletPrior, SampledSetState]):
@@ -45,13 +46,13 @@ class SampledSet(HasCost, Agent[DirichletPrior, SampledSetState]):
     renews: ClassVar[bool] = True
     lanes: ClassVar[int] = 64
 
-    def samples(self, counts: jax.Array) -> jax.Array:
+    def samples(self, counts: Array) -> Array:
         """Return how many rows to draw for each pair of state and action: [S * A] float32 from
         counts [S * A, S]; what is below 1 or above `capacity` is cut to these.
         """
         raise NotImplementedError
 
-    def outdated(self, state: SampledSetState, pair: jax.Array, now: jax.Array) -> jax.Array:
+    def outdated(self, state: SampledSetState, pair: Array, now: Array) -> Array:
         """Return whether to sample again after a transition of `pair`, [] bool; `now` [S] are its
         counts, which `state` does not include.
         """
@@ -62,14 +63,14 @@ class SampledSet(HasCost, Agent[DirichletPrior, SampledSetState]):
         """The most samples of a pair that there is capacity for."""
         raise NotImplementedError
 
-    def models(self, counts: jax.Array, rewards: jax.Array) -> tuple[jax.Array, jax.Array]:
+    def models(self, counts: Array, rewards: Array) -> tuple[Array, Array]:
         """Return concentrations and rewards of the rows to draw, [S * A, S] each.
 
         Default: the posterior counts and the known rewards.
         """
         return counts, rewards
 
-    def renewing(self, counts: jax.Array) -> float:
+    def renewing(self, counts: Array) -> float:
         """Estimate the share of the decisions that draws again, given the prior counts [S * A, S]:
         for estimates of time.
 
@@ -100,7 +101,7 @@ class SampledSet(HasCost, Agent[DirichletPrior, SampledSetState]):
             f"{self.capacity:,}; epsilon asks for up to {wanted:,}"
         )
 
-    def reset(self, key: jax.Array, knowledge: DirichletPrior) -> SampledSetState:
+    def reset(self, key: Array, knowledge: DirichletPrior) -> SampledSetState:
         mdps = knowledge.mdps
         n_states, n_actions = mdps.n_states, mdps.n_actions
         merged.check_memory(type(self).__name__, n_states, n_actions, self.capacity)
@@ -120,13 +121,13 @@ class SampledSet(HasCost, Agent[DirichletPrior, SampledSetState]):
         )
 
     def act(
-        self, key: jax.Array, state: SampledSetState, observation: jax.Array
-    ) -> tuple[jax.Array, SampledSetState]:
+        self, key: Array, state: SampledSetState, observation: Array
+    ) -> tuple[Array, SampledSetState]:
         words = jax.random.key_data(key)
         state = vectorize.when_any(state.due, _sample, (self, words, observation, state))[3]
         return self.choose(state, observation, sampling.words_to_uniforms(words[0])), state
 
-    def choose(self, state: SampledSetState, x: jax.Array, uniform: jax.Array) -> jax.Array:
+    def choose(self, state: SampledSetState, x: Array, uniform: Array) -> Array:
         """Choose an action of greatest value in state `x`, [] int32; those that tie are
         drawn uniformly.
         """
@@ -134,7 +135,7 @@ class SampledSet(HasCost, Agent[DirichletPrior, SampledSetState]):
         return sampling.choose_maximiser(vectorize.get_row(state.q, x), uniform, tolerance)
 
     def observe(
-        self, key: jax.Array, state: SampledSetState, transition: Transition
+        self, key: Array, state: SampledSetState, transition: Transition
     ) -> SampledSetState:
         pair = transition.observation * state.q.shape[1] + transition.action
         row, counts = add_count(state.counts, pair, transition.next_observation)
@@ -143,8 +144,8 @@ class SampledSet(HasCost, Agent[DirichletPrior, SampledSetState]):
 
 
 def _sample(
-    operand: tuple[SampledSet, jax.Array, jax.Array, SampledSetState],
-) -> tuple[SampledSet, jax.Array, jax.Array, SampledSetState]:
+    operand: tuple[SampledSet, Array, Array, SampledSetState],
+) -> tuple[SampledSet, Array, Array, SampledSetState]:
     """Draw and solve a merged MDP."""
     agent, words, observation, state = operand
     n_states, n_actions = state.q.shape
@@ -210,15 +211,15 @@ class BOSS(SampledSet):
     def capacity(self) -> int:
         return self.max_models
 
-    def samples(self, counts: jax.Array) -> jax.Array:
+    def samples(self, counts: Array) -> Array:
         # All samples of a row with a single possible outcome are the same.
         certain = (counts > 0).sum(-1, dtype=jnp.int32) == 1
         return jnp.where(certain, 1.0, jnp.asarray(self.sampled, jnp.float32))
 
-    def renewing(self, counts: jax.Array) -> float:
+    def renewing(self, counts: Array) -> float:
         return 1 / (10 + self.known)
 
-    def outdated(self, state: SampledSetState, pair: jax.Array, now: jax.Array) -> jax.Array:
+    def outdated(self, state: SampledSetState, pair: Array, now: Array) -> Array:
         tried = now.sum() - vectorize.get_row(state.reference, pair).sum()
         return jnp.round(tried).astype(jnp.int32) == self.known
 
@@ -265,18 +266,18 @@ class SBOSS(SampledSet):
     def capacity(self) -> int:
         return self.max_samples
 
-    def samples(self, counts: jax.Array) -> jax.Array:
+    def samples(self, counts: Array) -> Array:
         return samples_of(counts, self.epsilon)
 
-    def renewing(self, counts: jax.Array) -> float:
+    def renewing(self, counts: Array) -> float:
         # the more the prior counts, the more often what is seen moves the belief
         return 1 / (1 + 4 * self.delta**2 / float(counts.sum(-1).mean()))
 
-    def outdated(self, state: SampledSetState, pair: jax.Array, now: jax.Array) -> jax.Array:
+    def outdated(self, state: SampledSetState, pair: Array, now: Array) -> Array:
         return has_moved(vectorize.get_row(state.reference, pair), now, self.delta)[0]
 
 
-def variances(counts: jax.Array) -> jax.Array:
+def variances(counts: Array) -> Array:
     """Return posterior variances of transition probabilities: [..., S] from counts [..., S];
     exactly 0 for what is impossible or certain.
     """
@@ -284,7 +285,7 @@ def variances(counts: jax.Array) -> jax.Array:
     return counts * (total - counts) / (total**2 * (total + 1))
 
 
-def samples_of(counts: jax.Array, epsilon: float | jax.Array) -> jax.Array:
+def samples_of(counts: Array, epsilon: float | Array) -> Array:
     """Return how many rows SBOSS draws for each pair, max_y ceil(v(y) / epsilon): [...] float32
     from counts [..., S].
 
@@ -294,9 +295,7 @@ def samples_of(counts: jax.Array, epsilon: float | jax.Array) -> jax.Array:
     return jnp.ceil(variances(counts).max(-1) / epsilon * jnp.float32(1 - TIE_TOLERANCE))
 
 
-def has_moved(
-    before: jax.Array, now: jax.Array, delta: float | jax.Array
-) -> tuple[jax.Array, jax.Array]:
+def has_moved(before: Array, now: Array, delta: float | Array) -> tuple[Array, Array]:
     """Return whether a row has moved by more than `delta` standard deviations of the belief before,
     summed over its probabilities: [] bool from counts [S].
 

@@ -10,9 +10,8 @@ tree part; from its second visit on, the next states it leads to become nodes. A
 import dataclasses
 from typing import Any
 
-import jax
 import jax.numpy as jnp
-from jax import lax
+from jax import Array, lax
 
 from jbrl.agents.search import draws, native
 from jbrl.agents.search.draws import Draw, Urns
@@ -29,11 +28,11 @@ class SearchTree:
     The last entry of `children` and of `parents` is never read.
     """
 
-    children: jax.Array  # [M * A * S + 1] int32: node of each link, if any
-    parents: jax.Array  # [M + 1] int32: link that leads to each node, -1 for the root
+    children: Array  # [M * A * S + 1] int32: node of each link, if any
+    parents: Array  # [M + 1] int32: link that leads to each node, -1 for the root
     # [(M + 1) * 2 * A] float32: of each node, visits and mean return of each action in turn
-    statistics: jax.Array
-    size: jax.Array  # [] int32, nodes that exist
+    statistics: Array
+    size: Array  # [] int32, nodes that exist
     n_states: int = static()
     n_actions: int = static()
 
@@ -64,7 +63,7 @@ def plant(tree: SearchTree) -> SearchTree:
     return dataclasses.replace(tree, parents=parents, statistics=statistics, size=jnp.int32(1))
 
 
-def at_node(tree: SearchTree, node: jax.Array) -> tuple[jax.Array, jax.Array]:
+def at_node(tree: SearchTree, node: Array) -> tuple[Array, Array]:
     """Return visits [A] and mean returns [A] of the edges of a node."""
     row = read_row(tree.statistics, node * (2 * tree.n_actions), 2 * tree.n_actions).reshape(
         tree.n_actions, 2
@@ -73,12 +72,8 @@ def at_node(tree: SearchTree, node: jax.Array) -> tuple[jax.Array, jax.Array]:
 
 
 def select(
-    visits: jax.Array,
-    means: jax.Array,
-    exploration: jax.Array,
-    log_visits: jax.Array,
-    word: jax.Array,
-) -> jax.Array:
+    visits: Array, means: Array, exploration: Array, log_visits: Array, word: Array
+) -> Array:
     """Select by UCT an action of greatest mean + exploration sqrt(log_visits / visits), those never
     tried first: [] int32.
 
@@ -88,7 +83,7 @@ def select(
     return greatest(jnp.where(visits == 0, jnp.inf, bound), word)
 
 
-def greatest(values: jax.Array, word: jax.Array) -> jax.Array:
+def greatest(values: Array, word: Array) -> Array:
     """Return an index of the greatest of `values` [A], ties being broken uniformly by a random
     `word`: [] int32.
 
@@ -107,13 +102,13 @@ def greatest(values: jax.Array, word: jax.Array) -> jax.Array:
     )[2]
 
 
-def child(tree: SearchTree, link: jax.Array) -> tuple[jax.Array, jax.Array]:
+def child(tree: SearchTree, link: Array) -> tuple[Array, Array]:
     """Return the node that a link leads to, [] int32, and whether there is one."""
     node = read(tree.children, link)
     return node, (node < tree.size) & (read(tree.parents, node) == link)
 
 
-def grow(tree: SearchTree, link: jax.Array) -> SearchTree:
+def grow(tree: SearchTree, link: Array) -> SearchTree:
     """Return `tree` with a new node, without visits, at the end of `link`, which must lead to none;
     -1: unchanged.
     """
@@ -131,7 +126,7 @@ def grow(tree: SearchTree, link: jax.Array) -> SearchTree:
 
 
 def transplant(
-    tree: SearchTree, parents: jax.Array, statistics: jax.Array, size: jax.Array, link: jax.Array
+    tree: SearchTree, parents: Array, statistics: Array, size: Array, link: Array
 ) -> SearchTree:
     """Return the subtree behind one of the links of another tree of the same capacity; a tree of
     one node if the link leads nowhere.
@@ -143,7 +138,7 @@ def transplant(
     tree, width, links = plant(tree), 2 * tree.n_actions, tree.n_actions * tree.n_states
     nowhere = jnp.int32(tree.children.shape[0] - 1)
 
-    def more(carry: tuple[Any, ...], consts: tuple[Any, ...]) -> jax.Array:
+    def more(carry: tuple[Any, ...], consts: tuple[Any, ...]) -> Array:
         return carry[0] < consts[2]
 
     def move(carry: tuple[Any, ...], consts: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -197,10 +192,10 @@ MEMORY = 4 << 30  # bytes of one device that searches in lockstep may take
 class Kept:
     """Remainder of the tree of an earlier decision, and the link followed since, -1 if none."""
 
-    parents: jax.Array  # [M + 1] int32, as in `SearchTree`
-    statistics: jax.Array  # [(M + 1) * 2 * A] float32
-    size: jax.Array  # [] int32
-    link: jax.Array  # [] int32
+    parents: Array  # [M + 1] int32, as in `SearchTree`
+    statistics: Array  # [(M + 1) * 2 * A] float32
+    size: Array  # [] int32
+    link: Array  # [] int32
 
 
 def nothing_kept(capacity: int, n_actions: int) -> Kept:
@@ -220,18 +215,18 @@ def nothing_kept(capacity: int, n_actions: int) -> Kept:
 class SearchTask:
     """One decision."""
 
-    stream: jax.Array  # [2] uint32, of random words (`draws.stream`)
-    x: jax.Array  # [] int32, state
+    stream: Array  # [2] uint32, of random words (`draws.stream`)
+    x: Array  # [] int32, state
     # [S * A * S] float32, cumulative posterior concentrations of each row, zeros repeating the
     # entry before
-    cdf: jax.Array
-    rewards: jax.Array  # [S * A * S] float32
-    greedy: jax.Array  # [S * A] int32, as in `bamcp.RolloutPolicy`
-    n_greedy: jax.Array  # [S] int32
-    simulations: jax.Array  # [] int32, K
-    depth: jax.Array  # [] int32, at most `max_depth`
-    exploration: jax.Array  # [] float32, c
-    discount: jax.Array  # [] float32
+    cdf: Array
+    rewards: Array  # [S * A * S] float32
+    greedy: Array  # [S * A] int32, as in `bamcp.RolloutPolicy`
+    n_greedy: Array  # [S] int32
+    simulations: Array  # [] int32, K
+    depth: Array  # [] int32, at most `max_depth`
+    exploration: Array  # [] float32, c
+    discount: Array  # [] float32
     kept: Kept | None  # None: start anew
     n_actions: int = static()
     capacity: int = static()  # nodes
@@ -246,8 +241,8 @@ class SearchTask:
 class Root:
     """The outcome of a search."""
 
-    visits: jax.Array  # [A] float32
-    means: jax.Array  # [A] float32, mean return of each action, 0 if never tried
+    visits: Array  # [A] float32
+    means: Array  # [A] float32, mean return of each action, 0 if never tried
     kept: Kept | None
 
 
@@ -257,35 +252,35 @@ class Memory:
 
     tree: SearchTree
     urns: Urns
-    edges: jax.Array  # [max_depth + 1] int32, edges passed; the last entry is never read
-    rewards: jax.Array  # [max_depth + 1] float32, reward of each edge passed
+    edges: Array  # [max_depth + 1] int32, edges passed; the last entry is never read
+    rewards: Array  # [max_depth + 1] float32, reward of each edge passed
     # [M + 1] float32, log(n + 1); None when there may be more visits than that
-    logs: jax.Array | None
+    logs: Array | None
 
 
 @record
 class Walk:
     """State of the tree part of a simulation."""
 
-    inside: jax.Array  # [] bool, whether it goes on
-    d: jax.Array  # [] int32, steps taken
-    x: jax.Array  # [] int32
-    node: jax.Array  # [] int32
-    link: jax.Array  # [] int32, link to grow a node at, or -1
+    inside: Array  # [] bool, whether it goes on
+    d: Array  # [] int32, steps taken
+    x: Array  # [] int32
+    node: Array  # [] int32
+    link: Array  # [] int32, link to grow a node at, or -1
     last: Draw
     urns: Urns
-    edges: jax.Array
-    rewards: jax.Array
+    edges: Array
+    rewards: Array
 
 
 @record
 class Rollout:
     """State of the part of a simulation beyond the tree."""
 
-    d: jax.Array  # [] int32
-    x: jax.Array  # [] int32
-    weight: jax.Array  # [] float32, discount^(steps beyond the tree)
-    value: jax.Array  # [] float32, discounted return so far
+    d: Array  # [] int32
+    x: Array  # [] int32
+    weight: Array  # [] float32, discount^(steps beyond the tree)
+    value: Array  # [] float32, discounted return so far
     last: Draw
     urns: Urns
 
@@ -340,7 +335,7 @@ def _search(task: SearchTask, memory: Memory) -> tuple[Root, Memory]:
     urns = dataclasses.replace(memory.urns, counts=jnp.zeros_like(memory.urns.counts))
     memory = dataclasses.replace(memory, tree=begun, urns=urns)
 
-    def more(carry: tuple[Any, ...], task: SearchTask) -> jax.Array:
+    def more(carry: tuple[Any, ...], task: SearchTask) -> Array:
         return carry[0] < task.simulations
 
     def simulate(carry: tuple[Any, ...], task: SearchTask) -> tuple[Any, ...]:
@@ -362,7 +357,7 @@ def _keep(grown: SearchTree) -> Kept:
     )
 
 
-def _simulate(k: jax.Array, memory: Memory, task: SearchTask, live: jax.Array) -> Memory:
+def _simulate(k: Array, memory: Memory, task: SearchTask, live: Array) -> Memory:
     """Run simulation number `k`; do nothing unless `live`."""
     start = k * task.depth
     zero, last = jnp.int32(0), draws.begin_draws(memory.urns, start)
@@ -393,13 +388,13 @@ def _simulate(k: jax.Array, memory: Memory, task: SearchTask, live: jax.Array) -
     )
 
 
-def _random(task: SearchTask, last: Draw, d: jax.Array, which: int) -> jax.Array:
+def _random(task: SearchTask, last: Draw, d: Array, which: int) -> Array:
     """Return the random word number `which` (0 or 1) of step `d`."""
     counter = (last.start + d).astype(jnp.uint32) * 2 + which
     return draws.word(task.stream, counter)
 
 
-def _inside(walk: Walk, _: tuple[Any, ...]) -> jax.Array:
+def _inside(walk: Walk, _: tuple[Any, ...]) -> Array:
     return walk.inside
 
 
@@ -442,9 +437,7 @@ def _descend(walk: Walk, consts: tuple[Any, ...]) -> Walk:
     )
 
 
-def rollout_action(
-    greedy: jax.Array, n_greedy: jax.Array, x: jax.Array, word: jax.Array, n_actions: int
-) -> jax.Array:
+def rollout_action(greedy: Array, n_greedy: Array, x: Array, word: Array, n_actions: int) -> Array:
     """Return an action in state `x` by one random word, [] int32, from `RolloutPolicy.greedy` as [S
     * A] and `RolloutPolicy.n_greedy`.
     """
@@ -454,7 +447,7 @@ def rollout_action(
     return jnp.where(word >> 31 == 0, anything, read(greedy, x * n_actions + place))
 
 
-def _unfinished(out: Rollout, task: SearchTask) -> jax.Array:
+def _unfinished(out: Rollout, task: SearchTask) -> Array:
     return out.d < task.depth
 
 
@@ -479,7 +472,7 @@ def _roll(out: Rollout, task: SearchTask) -> Rollout:
     )
 
 
-def _not_at_root(back: tuple[Any, ...], _: tuple[Any, ...]) -> jax.Array:
+def _not_at_root(back: tuple[Any, ...], _: tuple[Any, ...]) -> Array:
     return back[0] >= 0
 
 

@@ -26,7 +26,7 @@ from typing import Any, Literal
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import lax
+from jax import Array, lax
 from jax.sharding import Mesh, PartitionSpec
 
 from jbrl.base.errors import JbrlError
@@ -140,18 +140,18 @@ class _Cells:
     algorithms share a score, all of them are added first. Where they do not, one step does both.
     """
 
-    owner: jax.Array  # [E] int32, algorithm of each entry
-    place: jax.Array  # [E] int32, number of its score among the distinct ones
-    steps: jax.Array  # [P] int32, entry that each step of the pass is about
-    adds: jax.Array  # [P] int32, 1 where the step adds
-    reads: jax.Array  # [P] int32, 1 where the step reads
-    entry: jax.Array  # [N] int32, entry of each sample, those of an algorithm side by side
-    first: jax.Array  # [N] int32, first sample of the same algorithm
-    total: jax.Array  # [N] uint32, their number
-    totals: jax.Array  # [n] float64
-    n_steps: jax.Array  # [] int32
-    n_samples: jax.Array  # [] int32
-    same: jax.Array  # [n, n] bool
+    owner: Array  # [E] int32, algorithm of each entry
+    place: Array  # [E] int32, number of its score among the distinct ones
+    steps: Array  # [P] int32, entry that each step of the pass is about
+    adds: Array  # [P] int32, 1 where the step adds
+    reads: Array  # [P] int32, 1 where the step reads
+    entry: Array  # [N] int32, entry of each sample, those of an algorithm side by side
+    first: Array  # [N] int32, first sample of the same algorithm
+    total: Array  # [N] uint32, their number
+    totals: Array  # [n] float64
+    n_steps: Array  # [] int32
+    n_samples: Array  # [] int32
+    same: Array  # [n, n] bool
 
 
 def resampled_scores(
@@ -269,7 +269,7 @@ def _padded(values: np.ndarray) -> np.ndarray:
 # What follows is traced: functions of (what all resamples share, what belongs to one).
 
 
-def _payoffs_of_cell(shared: tuple[jax.Array, _Cells], number: jax.Array) -> jax.Array:
+def _payoffs_of_cell(shared: tuple[Array, _Cells], number: Array) -> Array:
     """Return payoffs of one environment in resample `number`, [n, n]."""
     key, cells = shared
     bits = jax.random.bits(jax.random.fold_in(key, number), cells.entry.shape, jnp.uint32)
@@ -278,7 +278,7 @@ def _payoffs_of_cell(shared: tuple[jax.Array, _Cells], number: jax.Array) -> jax
     return jnp.where(cells.same, 0.5, sums / (cells.totals[:, None] * cells.totals[None, :]))
 
 
-def _drawn(cells: _Cells, bits: jax.Array) -> jax.Array:
+def _drawn(cells: _Cells, bits: Array) -> Array:
     """Return the sample that each random word [N] uint32 draws from its cell: the entry, [N] int32.
 
     Uniform up to T / 2^32.
@@ -287,11 +287,11 @@ def _drawn(cells: _Cells, bits: jax.Array) -> jax.Array:
     return cells.entry[cells.first + step.astype(jnp.int32)]
 
 
-def _compared_by_loops(cells: _Cells, drawn: jax.Array) -> jax.Array:
+def _compared_by_loops(cells: _Cells, drawn: Array) -> Array:
     """Sum, over the draws of algorithm i, the draws of algorithm k at or below them, [n, n]."""
     n = len(cells.totals)
 
-    def count(t: jax.Array, times: jax.Array) -> jax.Array:
+    def count(t: Array, times: Array) -> Array:
         e = _at(drawn, t)
         return _set(times, e, _at(times, e) + 1)
 
@@ -300,7 +300,7 @@ def _compared_by_loops(cells: _Cells, drawn: jax.Array) -> jax.Array:
 
     width = -(-n // 4) * 4  # rows of whole vectors
 
-    def step(s: jax.Array, carry: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
+    def step(s: Array, carry: tuple[Array, Array]) -> tuple[Array, Array]:
         sums, below = carry
         e = _at(cells.steps, s)
         owner, drawn = _at(cells.owner, e), _at(times, e)
@@ -315,7 +315,7 @@ def _compared_by_loops(cells: _Cells, drawn: jax.Array) -> jax.Array:
     return lax.fori_loop(jnp.int32(0), cells.n_steps, step, begin)[0].reshape(n, width)[:, :n]
 
 
-def _compared_by_arrays(cells: _Cells, drawn: jax.Array) -> jax.Array:
+def _compared_by_arrays(cells: _Cells, drawn: Array) -> Array:
     """Compute the same by a matrix product over the support."""
     n, width = len(cells.totals), len(cells.owner)
     counted = (jnp.arange(len(drawn), dtype=jnp.int32) < cells.n_samples).astype(jnp.int32)
@@ -329,15 +329,15 @@ def _compared_by_arrays(cells: _Cells, drawn: jax.Array) -> jax.Array:
     )
 
 
-def _at(array: jax.Array, index: jax.Array) -> jax.Array:
+def _at(array: Array, index: Array) -> Array:
     return lax.dynamic_index_in_dim(array, index, keepdims=False)
 
 
-def _set(array: jax.Array, index: jax.Array, value: jax.Array) -> jax.Array:
+def _set(array: Array, index: Array, value: Array) -> Array:
     return lax.dynamic_update_index_in_dim(array, value, index, 0)
 
 
-def _scores_of_game(guess: jax.Array, payoff: jax.Array) -> tuple[jax.Array, jax.Array]:
+def _scores_of_game(guess: Array, payoff: Array) -> tuple[Array, Array]:
     """Return aggregate scores [n] of one game, and a bound on the error of its stationary
     distribution; see `jbrl.stats.evaluation.game`.
     """
@@ -348,7 +348,7 @@ def _scores_of_game(guess: jax.Array, payoff: jax.Array) -> tuple[jax.Array, jax
     p, q = _rates(u.T), _rates(-u)
     diagonal = damping + p.sum(axis=2).T + q.sum(axis=2)
 
-    def apply(d: jax.Array) -> jax.Array:
+    def apply(d: Array) -> Array:
         return diagonal * d - jnp.einsum("bij,ib->jb", p, d) - jnp.einsum("ibc,ib->ic", q, d)
 
     right = jnp.full((n, B), damping / (n * B), jnp.float64)
@@ -365,7 +365,7 @@ def _scores_of_game(guess: jax.Array, payoff: jax.Array) -> tuple[jax.Array, jax
     return u @ (d / d.sum()).sum(axis=0), error
 
 
-def _rates(value: jax.Array) -> jax.Array:
+def _rates(value: Array) -> Array:
     shape = (*value.shape, value.shape[1])
     here, there = (jnp.broadcast_to(jnp.expand_dims(value, axis), shape) for axis in (2, 1))
     equal = jnp.abs(here - there) <= EQUAL * jnp.maximum(jnp.abs(here), jnp.abs(there))

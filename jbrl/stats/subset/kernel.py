@@ -14,7 +14,7 @@ from typing import Any, Literal
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import lax
+from jax import Array, lax
 
 from jbrl.base.pytree import record
 
@@ -25,8 +25,8 @@ WIDE = 65536  # on other devices
 # a pivot below this share of its diagonal entry: the columns are taken for linearly dependent
 SINGULAR = 1e-10
 FLIPS = 200  # steps of the non-negative solver, far more than it takes
-Entry = Callable[[int, int], jax.Array]
-Lower = dict[tuple[int, int], jax.Array]
+Entry = Callable[[int, int], Array]
+Lower = dict[tuple[int, int], Array]
 
 
 @record
@@ -36,18 +36,18 @@ class SharedTables:
     M row masks, P columns, F training sets, m rows.
     """
 
-    following: jax.Array  # [M, P] int32, the mask that remains when a column is added
-    count: jax.Array  # [M] int32, rows of a mask
-    start: jax.Array  # [] int32, the mask of the forced columns
+    following: Array  # [M, P] int32, the mask that remains when a column is added
+    count: Array  # [M] int32, rows of a mask
+    start: Array  # [] int32, the mask of the forced columns
     # [M, P (P + 1) / 2, F] entries (a, b), a <= b, at b (b + 1) / 2 + a: inner products over
     # training rows
-    train: jax.Array
+    train: Array
     # [M, P (P + 1) / 2, F] the same over held-out rows; F = 0 where the loss needs none
-    held: jax.Array
-    weight: jax.Array  # [M, F] of a held-out squared error in the loss
+    held: Array
+    weight: Array  # [M, F] of a held-out squared error in the loss
     # [M, P, m] columns at the rows of the mask, 0 elsewhere; m = 0 where the loss needs none
-    rows: jax.Array
-    leverage: jax.Array  # [M, m] leverage of the rows in the fit of what was swept out
+    rows: Array
+    leverage: Array  # [M, m] leverage of the rows in the fit of what was swept out
 
 
 @record
@@ -57,12 +57,12 @@ class OwnRows:
     P columns, m rows, R repeats.
     """
 
-    columns: jax.Array  # [P, m] missing values are 0; the last is the target
-    observed: jax.Array  # [P, m] bool
+    columns: Array  # [P, m] missing values are 0; the last is the target
+    observed: Array  # [P, m] bool
     # [m + 1, R, m] int32, held-out set of the i-th of n rows, or [1, R, m] for each row
     # independent of the others
-    folds: jax.Array
-    start: jax.Array  # [m] bool, rows that are complete in the forced columns
+    folds: Array
+    start: Array  # [m] bool, rows that are complete in the forced columns
 
 
 @dataclasses.dataclass(frozen=True)
@@ -83,9 +83,9 @@ class Shape:
 class Losses:
     """Losses of subsets, infinite where there is none, and why."""
 
-    loss: jax.Array  # float64
-    skipped: jax.Array  # bool, fewer rows than asked for
-    singular: jax.Array  # bool, linearly dependent columns in some training set
+    loss: Array  # float64
+    skipped: Array  # bool, fewer rows than asked for
+    singular: Array  # bool, linearly dependent columns in some training set
 
 
 def tile_size(backend: str | None = None) -> int:
@@ -101,7 +101,7 @@ def binomials(n: int, size: int) -> np.ndarray:
     return table[1:]
 
 
-def unrank(rank: jax.Array, table: jax.Array) -> jax.Array:
+def unrank(rank: Array, table: Array) -> Array:
     """Return subsets [B, C] int32, ascending, from their numbers [B] in the combinatorial number
     system (Knuth, TAOCP 7.2.1.3, theorem L).
 
@@ -117,21 +117,21 @@ def unrank(rank: jax.Array, table: jax.Array) -> jax.Array:
 
 @partial(jax.jit, static_argnames=("shape", "tiles", "tile"))
 def losses_of_ranks(
-    data: Any, table: jax.Array, start: jax.Array, *, shape: Shape, tiles: int, tile: int
+    data: Any, table: Array, start: Array, *, shape: Shape, tiles: int, tile: int
 ) -> Losses:
     """Return losses [tiles * tile] of the subsets number start, start + 1, …; those after the last
     one repeat it.
     """
     last = table[-1, -1] - 1
 
-    def batch(first: jax.Array) -> Losses:
+    def batch(first: Array) -> Losses:
         return _losses(data, unrank(jnp.minimum(first + jnp.arange(tile), last), table), shape)
 
     return _flat(lax.map(batch, start + tile * jnp.arange(tiles)))
 
 
 @partial(jax.jit, static_argnames=("shape",))
-def losses_of_subsets(data: Any, subsets: jax.Array, *, shape: Shape) -> Losses:
+def losses_of_subsets(data: Any, subsets: Array, *, shape: Shape) -> Losses:
     """Return losses [tiles * tile] of subsets [tiles, tile, C] int32, columns ascending."""
     return _flat(lax.map(lambda columns: _losses(data, columns, shape), subsets))
 
@@ -140,7 +140,7 @@ def _flat(losses: Losses) -> Losses:
     return jax.tree.map(lambda v: v.reshape(-1), losses)
 
 
-def _losses(data: Any, columns: jax.Array, shape: Shape) -> Losses:
+def _losses(data: Any, columns: Array, shape: Shape) -> Losses:
     system = (_shared if isinstance(data, SharedTables) else _own)(data, columns, shape)
     b, pivots, lower, singular = solve(system.train, system.size, shape.non_negative)
     if shape.loss == "in-sample":
@@ -166,15 +166,15 @@ class _System:
     """
 
     size: int
-    train: Callable[[int, int], jax.Array]
-    held: Callable[[int, int], jax.Array]
-    weight: jax.Array  # [B, F]
-    count: jax.Array  # [B] float64, rows
-    rows: Callable[[int], jax.Array]  # [B, m]
-    leverage: jax.Array  # [B, m]
+    train: Callable[[int, int], Array]
+    held: Callable[[int, int], Array]
+    weight: Array  # [B, F]
+    count: Array  # [B] float64, rows
+    rows: Callable[[int], Array]  # [B, m]
+    leverage: Array  # [B, m]
 
 
-def _shared(data: SharedTables, columns: jax.Array, shape: Shape) -> _System:
+def _shared(data: SharedTables, columns: Array, shape: Shape) -> _System:
     """Return systems looked up in tables."""
     n_columns = data.following.shape[1]
     n_entries = n_columns * (n_columns + 1) // 2
@@ -185,7 +185,7 @@ def _shared(data: SharedTables, columns: jax.Array, shape: Shape) -> _System:
     # ascending, as the entries are stored
     places = [columns[:, k] for k in range(shape.free)] + fixed
 
-    def entry(table: jax.Array, i: int, j: int) -> jax.Array:
+    def entry(table: Array, i: int, j: int) -> Array:
         a, b = places[min(i, j)], places[max(i, j)]
         return table.reshape(-1, table.shape[-1])[mask * n_entries + b * (b + 1) // 2 + a]
 
@@ -200,7 +200,7 @@ def _shared(data: SharedTables, columns: jax.Array, shape: Shape) -> _System:
     )
 
 
-def _own(data: OwnRows, columns: jax.Array, shape: Shape) -> _System:
+def _own(data: OwnRows, columns: Array, shape: Shape) -> _System:
     """Return systems summed up from the rows of each subset: some ten times slower, needs no
     table.
     """
@@ -226,7 +226,7 @@ def _own(data: OwnRows, columns: jax.Array, shape: Shape) -> _System:
         held = out.reshape(len(columns), n_rows, shape.folds).astype(jnp.float64)
     train = complete[:, :, None].astype(jnp.float64) - held
 
-    def entry(use: jax.Array, i: int, j: int) -> jax.Array:
+    def entry(use: Array, i: int, j: int) -> Array:
         return jnp.einsum(
             "bm,bmf->bf", values[:, i] * values[:, j], use, precision=lax.Precision.HIGHEST
         )
@@ -250,7 +250,7 @@ def fold_weights(sizes: Any, repeats: int, *, pooled: bool) -> Any:
       sizes: [..., F] float64, rows of each held-out set, the folds of a repeat beside each other; a
         NumPy or a JAX array.
     """
-    xp = jnp if isinstance(sizes, jax.Array) else np
+    xp = jnp if isinstance(sizes, Array) else np
     if pooled:
         return xp.broadcast_to(1.0 / xp.maximum(sizes.sum(-1, keepdims=True), 1.0), sizes.shape)
     each = sizes.reshape(*sizes.shape[:-1], repeats, -1)
@@ -259,13 +259,13 @@ def fold_weights(sizes: Any, repeats: int, *, pooled: bool) -> Any:
     return weights.reshape(sizes.shape)
 
 
-def _once(entry: Callable[[int, int], jax.Array]) -> Callable[[int, int], jax.Array]:
+def _once(entry: Callable[[int, int], Array]) -> Callable[[int, int], Array]:
     """Make each entry of a symmetric matrix once."""
     known = cache(entry)
     return lambda i, j: known(min(i, j), max(i, j))
 
 
-def _held_out_squares(system: _System, b: list[jax.Array]) -> jax.Array:
+def _held_out_squares(system: _System, b: list[Array]) -> Array:
     """Return the sum of squared errors on the held-out rows, [B, F]."""
     n = system.size
     total = system.held(n, n)
@@ -278,14 +278,14 @@ def _held_out_squares(system: _System, b: list[jax.Array]) -> jax.Array:
 
 
 def _leave_one_out(
-    system: _System, b: list[jax.Array], pivots: list[jax.Array], lower: Lower
-) -> tuple[jax.Array, jax.Array]:
+    system: _System, b: list[Array], pivots: list[Array], lower: Lower
+) -> tuple[Array, Array]:
     """Return the mean of (e_i / (1 - h_i))^2 with leverages h_i, [B], and where some row alone
     determines a coefficient.
     """
     size = system.size
     error, leverage = system.rows(size), system.leverage
-    parts: list[jax.Array] = []
+    parts: list[Array] = []
     for i in range(size):
         values = system.rows(i)
         error = error - b[i] * values
@@ -300,7 +300,7 @@ def _leave_one_out(
 
 def solve(
     gram: Entry, size: int, non_negative: tuple[bool, ...]
-) -> tuple[list[jax.Array], list[jax.Array], Lower, jax.Array]:
+) -> tuple[list[Array], list[Array], Lower, Array]:
     """Solve least squares by the normal equations: coefficients, pivots and unit lower triangle of
     the LDL' form, and where it is singular.
 
@@ -314,13 +314,11 @@ def solve(
     return b, pivots, lower, singular
 
 
-def _ldl(
-    gram: Entry, rhs: list[jax.Array]
-) -> tuple[list[jax.Array], list[jax.Array], Lower, jax.Array]:
+def _ldl(gram: Entry, rhs: list[Array]) -> tuple[list[Array], list[Array], Lower, Array]:
     size = len(rhs)
     scaled: Lower = {}  # L times D
     lower: Lower = {}
-    pivots: list[jax.Array] = []
+    pivots: list[Array] = []
     singular = jnp.zeros(rhs[0].shape, bool)
     for k in range(size):
         for i in range(k, size):
@@ -332,7 +330,7 @@ def _ldl(
         inverse = 1.0 / pivots[k]
         for i in range(k + 1, size):
             lower[i, k] = scaled[i, k] * inverse
-    b: list[jax.Array] = []
+    b: list[Array] = []
     for i in range(size):
         b.append(rhs[i] - sum((lower[i, q] * b[q] for q in range(i)), jnp.zeros_like(rhs[0])))
     b = [b[i] / pivots[i] for i in range(size)]
@@ -342,8 +340,8 @@ def _ldl(
 
 
 def _non_negative(
-    gram: Entry, rhs: list[jax.Array], b: list[jax.Array], wanted: tuple[bool, ...]
-) -> tuple[list[jax.Array], jax.Array]:
+    gram: Entry, rhs: list[Array], b: list[Array], wanted: tuple[bool, ...]
+) -> tuple[list[Array], Array]:
     """Return the best coefficients that are at least 0, from the free ones `b`; and where they were
     not found.
 
@@ -353,7 +351,7 @@ def _non_negative(
     """
     size = len(rhs)
 
-    def violated(b: list[jax.Array], inside: list[jax.Array]) -> list[jax.Array]:
+    def violated(b: list[Array], inside: list[Array]) -> list[Array]:
         violations = []
         for i in range(size):
             slope = sum((gram(i, j) * b[j] for j in range(size)), -rhs[i])
@@ -371,14 +369,14 @@ def _non_negative(
             flipped[i] = inside[i] ^ (wrong[i] & ~later)
             later = later | wrong[i]
 
-        def face(i: int, j: int) -> jax.Array:
+        def face(i: int, j: int) -> Array:
             return jnp.where(flipped[i] & flipped[j], gram(i, j), gram(i, i) if i == j else 0.0)
 
         b = _ldl(face, [jnp.where(flipped[i], rhs[i], 0.0) for i in range(size)])[0]
         b = [jnp.where(flipped[i], b[i], 0.0) for i in range(size)]
         return n + 1, b, flipped, violated(b, flipped)
 
-    def unfinished(carry: tuple[Any, ...]) -> jax.Array:
+    def unfinished(carry: tuple[Any, ...]) -> Array:
         n, _, _, wrong = carry
         return (n < FLIPS) & jnp.any(jnp.stack(wrong))
 
