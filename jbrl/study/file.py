@@ -1,5 +1,6 @@
 """A study: a TOML file, checked before anything is compiled, and expanded into units of work."""
 
+import dataclasses
 import tomllib
 from collections.abc import Sequence
 from pathlib import Path
@@ -32,7 +33,7 @@ def _members(table: ExperimentTable) -> list[ExperimentTable]:
         return [table]
     called = [f"{table.name}/{name.partition('/')[2]}" for name in names]
     return [
-        table.model_copy(update={"name": new, "test": test})
+        dataclasses.replace(table, name=new, test=test)
         for new, test in zip(called, names, strict=True)
     ]
 
@@ -80,7 +81,7 @@ class Study:
         """Return the tables as they are recorded beside the results."""
         finite = any(not unit.protocol.in_blocks for unit in self.units)
         n = max(self._defaults.values(), default=500)
-        tables = self.tables.model_dump(exclude_none=True)
+        tables = self.tables.facts()
         for table in tables["experiments"]:
             if self._defaults.get(table["name"], n) != n:
                 table["n_environments"] = self._defaults[table["name"]]
@@ -154,7 +155,7 @@ class Study:
         except JbrlError as error:
             raise JbrlError(f"{where}: {error}") from None
         where = f"{where} ({table.algorithm})"
-        for name, value in (table.model_extra or {}).items():
+        for name, value in table.parameters.items():
             if value == []:
                 raise JbrlError(f"{where}: {name} = []: expected at least one value")
         return [
@@ -232,7 +233,7 @@ def recorded_study(manifest: dict[str, Any], place: str) -> Study:
     Raises:
       JbrlError: something that it names is not found here.
     """
-    known = set(ExperimentTable.model_fields)
+    known = {field.name for field in dataclasses.fields(ExperimentTable)}
     experiments = [
         {name: value for name, value in table.items() if name in known}
         for table in manifest["experiments"]
@@ -279,8 +280,9 @@ def _overridden(data: dict[str, Any], overrides: Sequence[str]) -> dict[str, Any
                 "study.n_environments=100"
             )
         field = "n_environments" if field == "n_mdps" else field
-        if field not in Settings.model_fields:
-            hint = nearest(field, (*Settings.model_fields, "n_mdps"))
+        known = [known.name for known in dataclasses.fields(Settings)]
+        if field not in known:
+            hint = nearest(field, (*known, "n_mdps"))
             raise JbrlError(
                 f"--set '{shown(text, str)}': unknown field '{shown(field, str)}' of [study]{hint}"
             )
