@@ -154,22 +154,24 @@ def test_what_the_memory_that_may_be_used_has_left_of_it_is_where_the_next_attem
 
 
 def test_a_checkpoint_is_packed_in_the_memory_of_one_copy():
-    replay = np.arange(2**24, dtype=np.float32)  # NumPy writes 16 MiB at a time
+    replay = np.arange(2**23, dtype=np.float32)  # NumPy writes 16 MiB at a time
     tracemalloc.start()
     content = files.pack({"n": 1}, {"replay": replay}, compress=False)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    assert len(content) < peak < 1.4 * len(content)  # it grows by an eighth
+    assert len(content) < peak < 1.7 * len(content)
     np.testing.assert_array_equal(files.unpack(content)[1]["replay"], replay)
 
 
 REPLAYS = """
 [study]
+name = "replays"
 seed = 3
 n_environments = 100
 episodes = 20
 compile = "quick"
 [[experiments]]
+name = "b"
 problem = "bsuite/catch/0"
 [[agents]]
 algorithm = "DQN"
@@ -183,7 +185,7 @@ def test_a_process_stays_within_the_memory_that_is_asked_for(tmp_path, warm):
     study.write_text(REPLAYS)
     run = "run", study, "--out", tmp_path / "out", "--memory"
     assert warm.start(*run, "30MiB", log=log).wait() == 1
-    text = r"DQN takes 1.. MiB for 16 lifetimes at once on one device: expected at most 30 MiB"
+    text = r"DQN takes \S+ MiB for \d+ lifetimes at once on one device: expected at most 30 MiB"
     assert re.search(text, log.read_text())
     assert warm.start(*run, "535MiB", log=log).wait() == 0
     found = re.search(r"done in .*, (\S+ .iB) of memory at most", log.read_text())
