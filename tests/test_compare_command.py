@@ -1,5 +1,6 @@
 """`jbrl compare` and `jbrl archive`: what is printed, the page, and bad input."""
 
+import dataclasses
 import json
 import re
 from pathlib import Path
@@ -10,6 +11,7 @@ import pytest
 
 import jbrl
 from jbrl.base.errors import JbrlError
+from jbrl.cli.evaluate import _short
 from jbrl.study.file import Study, load_study
 from jbrl.study.storage import files
 from tests.published_study import rows, sample, study
@@ -88,6 +90,9 @@ def test_from_python(folder: Path) -> None:
     comparison = jbrl.compare(folder)
     assert len(comparison.table) == 48
     assert (comparison.table["verdict"] == "differs").sum() == 1
+    numbers = dict.fromkeys(("difference", "combined", "apart"), 0.12345)
+    other = dataclasses.replace(comparison, table=comparison.table.assign(**numbers))
+    assert _short(other).iloc[0][list(numbers)].tolist() == [0.123, 0.123, 0.1]
 
 
 def test_the_page(folder: Path, tmp_path: Path) -> None:

@@ -132,6 +132,18 @@ def test_resolvent(discount):
     np.testing.assert_allclose(np.moveaxis(got, -1, 0), expected, rtol=0, atol=error)
 
 
+@pytest.mark.parametrize(
+    ("discount", "visits", "seen"),
+    [(0.9, 4e-4, False), (0.9, 6e-4, True), (0.999, 0.5, False), (0.999, 2.0, True)],
+)
+def test_a_state_that_is_hardly_visited_makes_no_other_coarser(discount, visits, seen):
+    """Hardly: less than 5e-5 of the time, or than the rounding errors of an inverse."""
+    often = jnp.asarray([[5.0, visits], [0.0, 9.0]], jnp.float32)[..., None]
+    values = jnp.asarray([[1.0], [-100.0]], jnp.float32)
+    found = planning.lanes_tie_tolerance(often, values, jnp.full(1, discount), jnp.zeros(1))
+    np.testing.assert_allclose(found[:, 0], [2e-4 if seen else 2e-6, 2e-4], rtol=1e-5)
+
+
 def test_replacing_a_row_mends_it():
     """A wrong inverse: after `lanes_replace_row` in a state, that row of (I - g P) M is that of the
     identity, whatever it was.

@@ -147,6 +147,14 @@ def test_bars_are_hatched_where_they_are_not_finished(logs):
     assert all(b - a > 0.99 for a, b in pairwise(places)), "bars stand side by side"
 
 
+def test_axes_of_regret_begin_at_0():
+    final = pd.DataFrame({"agent": "a", "level": [1.0, 3, 10], "mean": [5.0, 6, 7]})
+    final = final.assign(ci95=0.5, finished=True)
+    for draw in (figures.scaling, figures.average):
+        axes = draw(final, EXPERIMENTS["memory_len"], styles(["a"])).figure.axes[0]
+        assert axes.get_ylim()[0] == 0 and axes.get_ylim()[1] > 7
+
+
 def test_panels_name_their_axes_once():
     logs = some("scores_a", ("catch",))
     rows = curves.returns(logs, "catch")

@@ -1,5 +1,6 @@
 """The page about a subset stands alone and says what the search found."""
 
+import dataclasses
 import json
 import re
 
@@ -8,7 +9,7 @@ import pandas as pd
 import pytest
 
 from jbrl.report.html import render
-from jbrl.report.subset import FIGURES, alike, document, write_report
+from jbrl.report.subset import FIGURES, alike, choices, document, write_report
 from jbrl.stats.subset.fit import Folds
 from jbrl.stats.subset.problem import Search
 from jbrl.stats.subset.study import study
@@ -90,6 +91,12 @@ def test_files(made, tmp_path):
         made[0].outcome.best.subset
     )
     assert len(pd.read_csv(path.parent / "environments.csv")) == 5
+
+
+def test_choices_of_other_folds_are_drawn_where_there_are_any(made):
+    for found, bars in ((made[0], 2), (dataclasses.replace(made[0], seeds=None), 1)):
+        axes = choices(found).figure.axes[0]
+        assert len(axes.containers) == bars and axes.get_xlim() == (0, 1)
 
 
 def test_sizes_grow_and_errors_in_sample_fall(made):

@@ -15,6 +15,7 @@ import pytest
 import jbrl
 from jbrl.study.file import load_study
 from jbrl.study.plan import plan
+from jbrl.study.progress import Progress
 from tests.study.test_resume import same
 
 N = 40
@@ -34,9 +35,24 @@ def tables(**settings: Any) -> dict[str, Any]:
     }
 
 
+class Recorded(Progress):
+    """How far each unit has come: lifetimes, seconds, decisions."""
+
+    def __init__(self) -> None:
+        self.seen: dict[str, list[tuple[int, float, int]]] = {}
+
+    def advanced(self, unit: Any, n: int, seconds: float, decisions: int) -> None:
+        self.seen.setdefault(unit.id, [(0, 0.0, 0)]).append((n, seconds, decisions))
+
+
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory):
-    results = jbrl.run(tables(), tmp_path_factory.mktemp("whole"))
+    folder, progress = tmp_path_factory.mktemp("whole"), Recorded()
+    assert plan(tables(), folder).execute(progress) == 0
+    results = jbrl.Results(folder)
+    for seen in progress.seen.values():
+        assert (np.diff(seen, axis=0) >= 0).all() and seen[-1][0] == N
+    assert any(0 < n < N for seen in progress.seen.values() for n, _, _ in seen)
     assert list(results.scores["status"]) == ["done"] * 3
     spread = results.returns.groupby(["experiment", "algorithm"])["score"].nunique()
     assert spread["Chain", "Random"] > N / 2 < spread["Chain", "Sarsa"]

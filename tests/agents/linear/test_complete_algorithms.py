@@ -2,6 +2,7 @@
 by hand, what they draw, and what they refuse.
 """
 
+import dataclasses
 import functools
 import itertools
 
@@ -244,6 +245,30 @@ def test_parl2_by_hand():
     for change, expected in [(0.5, 1), (-0.5, 1), (-2.0, 0.5), (-1.0, 0.5), (0.0, 0.5), (-4, 0.25)]:
         alpha = parl2_bounded(alpha, jnp.float32(change))
         assert alpha == expected
+
+
+@pytest.mark.parametrize(("length", "batch"), [(100, 16), (64, 40)])
+def test_ppo_learns_from_each_step_once_in_a_pass(monkeypatch, length, batch):
+    """Whatever is left for the last minibatch."""
+    place = jnp.arange(linear_ppo.STEPS, dtype=jnp.int32)
+    zeros = jnp.zeros(linear_ppo.STEPS)
+    sample = linear_ppo.Sample(zeros, place, zeros, zeros, zeros)
+    monkeypatch.setattr(linear_ppo, "judged", lambda *_: sample)
+    monkeypatch.setattr(
+        linear_ppo,
+        "ascended",
+        lambda _, learner, part, counts, rules: dataclasses.replace(
+            learner, weights=learner.weights.at[part.actions].add(counts.astype(jnp.float32))
+        ),
+    )
+    learner = linear_ppo.Learner(zeros, zeros, zeros, jnp.int32(0), jnp.int32(0))
+    drawn = {"epochs": jnp.float32(3), "batch": jnp.float32(batch)}
+    rules = linear_ppo.Rules(drawn, None, jnp.float32(1), jax.random.key_data(jax.random.key(0)))
+    buffer = dataclasses.replace(
+        linear_ppo.Rollout.empty(Discrete(2), linear_ppo.STEPS), length=jnp.int32(length)
+    )
+    counts = linear_ppo.learned(None, learner, buffer, rules).weights
+    np.testing.assert_array_equal(counts, np.where(place < length, 3, 0))
 
 
 def test_adam_by_hand():

@@ -140,6 +140,17 @@ def test_all_random_numbers_of_lifetimes_differ() -> None:
     assert len(np.unique(numbers)) == len(numbers) == 4 + 16 + 16
 
 
+def test_a_number_at_a_limit_leads_to_the_successor_above() -> None:
+    rows = jax.tree.map(jnp.asarray, lifetimes.rows_of(mixed()))
+    limits = np.full((rows.shape[0] + 1, 2, 4), lifetimes.NEVER, np.float32)
+    pair = 1 * 2 + 0  # three successors
+    limits[int(rows.row[pair])] = [[0.25] * 4, [0.5] * 4]
+    noise = jnp.asarray([0.0, 0.25, 0.375, 0.5], jnp.float32)
+    step = jax.jit(lifetimes.step)
+    y, reward = step(rows, jnp.asarray(limits), jnp.full(4, pair, jnp.int32), noise)
+    assert y.tolist() == [0, 1, 1, 2] and reward.tolist() == [1, 2, 2, 3]
+
+
 @pytest.mark.slow
 def test_next_states_are_those_of_the_mdp_drawn() -> None:
     """Twin: the first successor whose cumulative probability exceeds the same uniform number."""

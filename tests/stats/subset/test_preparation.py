@@ -2,6 +2,7 @@
 is refused.
 """
 
+import dataclasses
 import tomllib
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from jbrl.base.errors import JbrlError
 from jbrl.problems.lookup import problem
 from jbrl.stats.score_files import read_score_table
 from jbrl.stats.subset.model import load, predict
-from jbrl.stats.subset.preparation import Preparation, prepare
+from jbrl.stats.subset.preparation import ATARI5, Preparation, prepare
 from jbrl.stats.subset.problem import Search
 from jbrl.stats.subset.search import search
 from jbrl.stats.subset.transform import transform_of
@@ -89,6 +90,20 @@ def test_thresholds_once_or_until_stable():
     assert "a00" in once.dropped and once.usable.tolist() == [True, True, True, False]
     with pytest.raises(JbrlError, match=r"expected at least 3|no environment"):
         prepared_of(scores, min_environments=4, min_algorithms=5, until_stable=True)
+
+
+def test_atari_5_wants_forty_of_each():
+    """Aitchison et al. 2022: 40 environments of an algorithm, 40 algorithms of an environment, and
+    a median above 40 %.
+    """
+    scores = matrix(3, m=43, n=42) + 100
+    scores[40, :2] = scores[0, 2] = scores[:2, 3] = np.nan  # 40 of each but the last
+    scores[41, :3] = np.nan  # 39
+    scores[42] = 40
+    plain = dataclasses.replace(ATARI5, normalise="none")
+    left = prepare(table_of(scores, [f"e{j:02d}" for j in range(42)]), plain)
+    assert set(left.dropped) == {"a41", "a42"} and "a40" in left.algorithms
+    assert np.flatnonzero(~left.usable).tolist() == [3]
 
 
 def test_names_order_copies_and_constants_are_told():
