@@ -14,7 +14,7 @@ class Standing:
     name: str
     algorithm: str
     # "leader"; "tied", which may be better or is within epsilon; "not better" by epsilon; "worse";
-    # "over a limit", "failed" or "not tried"
+    # "over a limit", "failed", "out of time" or "not tried"; "running" before the end
     status: str
     reason: str = ""
     offline_seconds: float | None = None
@@ -46,6 +46,7 @@ class Choice:
     offline_limit: float
     online_limit: float
     budget: float
+    needed: float  # budget that would have allowed another candidate; 0: all were tried
     seed: int
     epsilon: float  # in units of the score
     confidence: float
@@ -71,6 +72,11 @@ class Choice:
     @property
     def sentence(self) -> str:
         """The answer in a few sentences."""
+        if self.recommended is None and self.needed:
+            return (
+                f"No candidate could be tried on {self.problem} within {_time(self.budget)}: the "
+                f"one that is ready soonest needs a budget of about {_time(self.needed)}."
+            )
         if self.recommended is None:
             why = "; ".join(f"{s.name}: {s.reason}" for s in self.standings[:3] if s.reason)
             return f"No candidate keeps the limits on {self.problem} ({why})."
@@ -92,11 +98,11 @@ class Choice:
             parts.append(
                 f"Times were measured {self.busy}: decisions were judged by twice the median"
             )
-        untried = sum(one.status == "not tried" for one in self.standings)
+        untried = sum(one.status in ("not tried", "out of time") for one in self.standings)
         if untried:
-            parts.append(
-                f"{untried} of {len(self.standings)} candidates were not tried: raise the budget"
-            )
+            text = f"{untried} of {len(self.standings)} candidates were not tried"
+            raised = f": the next needs a budget of {_time(self.needed)}" if self.needed else ""
+            parts.append(text + raised)
         return ". ".join(parts) + "."
 
     def as_dict(self) -> dict[str, Any]:

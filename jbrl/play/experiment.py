@@ -149,6 +149,10 @@ class Run:
         self.compile_seconds += seconds
         self.train(program)
 
+    def compile(self) -> None:
+        """Compile what plays, once the agent is trained: `prepare` is `learn` and this, at once."""
+        self.scheduler.compile(None)
+
     def trained(self) -> Trained:
         """Return the agent and what it has learned, apart from the programs that play."""
         return Trained(

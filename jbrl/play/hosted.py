@@ -41,6 +41,9 @@ class HostRun(LifetimeRun):
                 f"'{self.protocol.test.short_name}' is stepped on the host and cannot be compiled"
             )
         self.learn(checkpoint)
+        self.compile()
+
+    def compile(self) -> None:
         self._seconds: list[np.ndarray] = []
 
     @property

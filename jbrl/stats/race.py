@@ -19,7 +19,7 @@ STAKES = 0.5 ** np.arange(18)  # parts of the greatest, at which the least numbe
 PIECE = 2**14  # numbers whose factors are held at once
 FIRST = 64  # scores of the first point of a curve
 GREATEST = 1000  # exponent of a wealth
-HALVINGS = 40  # of the interval that holds a confidence limit
+PRECISION = 1e-3  # of a confidence limit, as a part of its distance from the mean
 
 
 class Evidence:
@@ -77,8 +77,9 @@ def lower_limit(numbers: Floats, low: float, high: float, level: float) -> float
     Args:
       numbers: [n] float64, within `low` and `high`.
     """
-    below, above = low, high
-    for _ in range(HALVINGS):
+    below = low
+    start = above = math.fsum(numbers.tolist()) / len(numbers) if len(numbers) else high
+    while above - below > PRECISION * (start - below):  # limits are below the mean of the numbers
         middle = (below + above) / 2
         evidence = Evidence(middle, low)
         evidence.add(numbers)

@@ -1,16 +1,22 @@
 """A portfolio: settings of agents of all families that suit a problem and its limits of time."""
 
+import collections
 import dataclasses
 import itertools
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
+import jax
+
 from jbrl.agents.complete import is_oracle, parameters_of
 from jbrl.agents.registry import AGENTS, shown_name
 from jbrl.base.errors import JbrlError
+from jbrl.play.lifetimes import group_width, lane_bytes
 from jbrl.play.protocol import Protocol
+from jbrl.problems.prior import DirichletPrior
+from jbrl.problems.problem import DirichletProblem
 from jbrl.rollout.contract import Agent, MadeOfWeights, OfflineSearch, cost
-from jbrl.study.cost import COMPILING_A_SEARCH, SECONDS_TO_COMPILE, decision_seconds, search_seconds
+from jbrl.study.cost import compile_seconds, decision_seconds, search_seconds
 
 # of agents that the rule of one setting does not serve
 SETTINGS: dict[str, dict[str, tuple[Any, ...]]] = {
@@ -34,25 +40,39 @@ BUDGETS: dict[str, tuple[str, tuple[int, ...]]] = {
     "BAMCP": ("simulations", (10, 50, 250, 1_000, 4_000, 16_000)),
     "BFS3": ("trajectories", (5, 15, 50, 150)),
 }
-FIRST = 256  # environments that a candidate plays at first
+OPENING = 16  # lifetimes that the order of candidates is judged by
+# times longer that a candidate seems to take which leaves a Dirichlet prior unused: in the
+# studies of finite MDPs such agents hardly come to learn (docs/published-comparison.md)
+UNLIKELY = 4.0
 SHARE = 0.5  # of a limit that a budget may be expected to take
 HOPELESS = 10.0  # times a limit: what is expected to take longer is not tried
 REFERENCES = ("Random", "Optimal", "Scripted")
 
 
 class Candidate(NamedTuple):
-    """A setting of an agent."""
+    """A setting of an agent, and what it is expected to take, in seconds."""
 
     name: str  # with the parameters that are not the defaults
     agent: Agent
-    # what making it ready costs, and its part that agents of the same class share, in units of the
-    # compilation of a plain agent
-    setup: float
     compiling: float
+    searching: float
+    decision: float  # on one device, among others
+    lanes: int  # that a device plays at once, whether they are needed or not
+    blind: bool  # leaves unused what the prior says
+
+    def playing(self, n: int, steps: float, devices: int, decision: float = 0.0) -> float:
+        """Return the seconds that n lifetimes of so many steps are expected to take.
+
+        Args:
+          decision: that one is known to take by itself.
+        """
+        together = max(n, devices * self.lanes)
+        return steps * max(self.decision * together, decision * n) / devices
 
 
 def portfolio(protocol: Protocol, offline: float, online: float) -> list[Candidate]:
-    """Return the settings that suit a problem, those that are ready soonest first.
+    """Return the settings that suit a problem, those that are ready soonest first, one
+    of each family before further ones, and those later that leave a Dirichlet prior unused.
 
     Args:
       offline, online: limits, seconds before the first decision and per decision.
@@ -65,18 +85,30 @@ def portfolio(protocol: Protocol, offline: float, online: float) -> list[Candida
         if not suits(agent, name, protocol):
             continue
         found += [candidate(one, protocol) for one in _settings(name, protocol, offline, online)]
-    return sorted(found, key=lambda one: one.setup)
+    steps, devices = protocol.expected_steps, len(jax.devices())
+    earlier = collections.Counter[type]()
+    ranks = {}
+    for one in found:
+        earlier[type(one.agent)] += 1  # all families come before further settings of one
+        seconds = one.compiling + one.searching + one.playing(OPENING, steps, devices)
+        ranks[one.name] = seconds * earlier[type(one.agent)] * (UNLIKELY if one.blind else 1.0)
+    return sorted(found, key=lambda one: ranks[one.name])
 
 
 def candidate(agent: Agent, protocol: Protocol, name: str = "") -> Candidate:
     """Return an agent as a candidate."""
-    compiling = cost(agent, protocol.agent_prior()).compiling * (
-        COMPILING_A_SEARCH if isinstance(agent, OfflineSearch) else 1.0
-    )
-    deciding = FIRST * protocol.expected_steps * decision_seconds(agent, protocol)
-    seconds = search_seconds(agent, protocol) + deciding
+    informed = issubclass(agent.requires.prior, DirichletPrior) or isinstance(agent, OfflineSearch)
+    lanes = agent.lanes
+    if protocol.in_blocks:
+        lanes = group_width(agent, lane_bytes(agent, protocol))
     return Candidate(
-        name or setting_name(agent), agent, compiling + seconds / SECONDS_TO_COMPILE, compiling
+        name or setting_name(agent),
+        agent,
+        compile_seconds(agent, protocol),
+        search_seconds(agent, protocol),
+        decision_seconds(agent, protocol),
+        lanes,
+        isinstance(protocol.prior, DirichletProblem) and not informed,
     )
 
 

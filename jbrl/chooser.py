@@ -1,0 +1,500 @@
+"""The course of a choice: candidates enter a race and play in it, by turns, until the budget is
+spent or nothing can change; then the winner is scored.
+
+Nothing is begun that is not expected to end in time. What entering takes is expected by the cost
+that agents declare, times what such estimates were off by so far; what playing takes, by the last
+block.
+"""
+
+import math
+import os
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from jbrl.agents.registry import AGENTS, shown_name
+from jbrl.base.errors import JbrlError
+from jbrl.bayes_optimal.bracket import bound
+from jbrl.choice import Choice, Standing
+from jbrl.play.machine import available_cores
+from jbrl.play.protocol import Protocol
+from jbrl.policy import Policy
+from jbrl.problems.problem import DirichletProblem
+from jbrl.racer import FRESH, Clock, Kept, OutOfTimeError, OverLimitError, Racer, over
+from jbrl.rollout.contract import OfflineSearch
+from jbrl.stats.race import Race, interval
+from jbrl.study.cost import present_busy_text
+from jbrl.study.portfolio import beyond, candidate
+
+Floats = npt.NDArray[np.float64]
+Progress = Callable[[str, int, int], Any]
+Watch = Callable[[Sequence[Standing]], Any]
+
+FIRST = {False: 256, True: 16}  # environments that a candidate plays at first: MDPs, and episodes
+LEAST = 4  # the same where they take long
+RANGE_PLAYED = 2048  # environments that the range from Random to Optimal is measured in
+BLOCK_SHARE = 0.04  # of the budget, that the first environments of a candidate should take
+TOGETHER = 4  # candidates that are in the race before it begins
+ENTRY_SHARE = 0.65  # of the time, for making candidates ready
+FINAL_SHARE = 0.12  # of the budget, for scoring the winner and the bracket
+WRITING = 3.0  # seconds, at most FINAL_SHARE / 2 of the budget: the page and the policy
+LEAST_FRESH, MOST_FRESH = 64, 4096  # environments that score the winner
+LEAST_BRACKET = 15.0  # seconds
+BRACKET_SHARE = 0.4  # of what is left of the budget: a bracket takes about what it is given
+LONGEST_BRACKET = 60.0
+ASSUMED = 4.0  # times the range seen: the range of scores that nothing bounds
+SURE = 0.8  # quantile of what estimates of entering were off by, that is expected of the next
+
+
+class Chooser:
+    """A choice that is being made.
+
+    Args:
+      limits: offline, and of a decision; seconds.
+      epsilon: a part of the range from Random to Optimal.
+      progress, watch: as of `choose`.
+    """
+
+    def __init__(
+        self,
+        protocol: Protocol,
+        racers: Sequence[Racer],
+        *,
+        limits: tuple[float, float],
+        epsilon: float,
+        confidence: float,
+        clock: Clock,
+        progress: Progress | None = None,
+        watch: Watch | None = None,
+    ) -> None:
+        self.protocol, self.racers, self.limits, self.clock = protocol, racers, limits, clock
+        self.part, self.confidence = epsilon, confidence
+        self._progress, self._watch = progress, watch
+        self.by_name = {racer.name: racer for racer in racers}
+        self.played: dict[str, list[Floats]] = {}  # scores of those that take part
+        self.busy = ""
+        self._compiled: set[type] = set()  # agents whose programs are there
+        self._off = [1.0]  # what entering took, for a second that was expected
+        self._entering = self._racing = 0.0  # seconds
+        self.references: dict[str, Floats] = {}
+        self.race: Race | None = None
+        self.score: tuple[tuple[float, float, float], int] | None = None
+        self.bracket: tuple[float, float] | None = None
+        self.policy: Policy | None = None
+        self.needed = 0.0  # seconds of the budget that would have served to try a candidate
+
+    def choose(self) -> Choice:
+        """Return the answer; Ctrl-C ends the race with what is known."""
+        stopped = "none"
+        try:
+            self._refer()
+            stopped = self._run()
+            if self.race is not None:
+                self._conclude()
+        except KeyboardInterrupt:
+            stopped = "interrupted"
+        return self.answer(stopped)
+
+    # ---- time ----
+
+    @property
+    def _writing(self) -> float:
+        return min(WRITING, FINAL_SHARE / 2 * self.clock.budget)
+
+    @property
+    def _end(self) -> float:
+        """Seconds spent at which the race has to be over."""
+        last = FINAL_SHARE * self.clock.budget
+        if self.played:
+            names = list(self.played) if self.race is None else [self.race.leader]
+            each = max(self.by_name[name].each for name in names)
+            last = max(last, self._writing + LEAST_FRESH * each)
+        return self.clock.budget - min(last, self.clock.budget / 3)
+
+    def say(self, step: str) -> None:
+        """Show a step, how much of the budget is spent, and how the candidates stand."""
+        if self._progress:
+            spent, budget = self.clock.spent, self.clock.budget
+            self._progress(step, min(int(spent), int(budget)), max(1, int(budget)))
+        if self._watch:
+            leader = None if self.race is None else self.race.leader
+            self._watch([self._standing(racer, leader) for racer in self.racers])
+
+    # ---- who takes part ----
+
+    def _refer(self) -> None:
+        """Play the ends of the range."""
+        for name in ("Random", "Optimal"):
+            made = candidate(AGENTS[name].agent(), self.protocol)
+            one = Racer(made, self.protocol, Kept(None), self.clock)
+            try:
+                self.protocol.check_agent(one.agent, one.name)
+                self.say(f"{name}, for the range")
+                self.references[name] = self._opening(one, RANGE_PLAYED)
+            except (JbrlError, OutOfTimeError):
+                continue
+
+    def _run(self) -> str:
+        """Let candidates enter and play by turns until nothing can change, or the budget is spent;
+        return which.
+        """
+        while True:
+            early = len(self.played) < min(TOGETHER, len(self.racers))
+            share = ENTRY_SHARE * (self._entering + self._racing)
+            turns = [self._enter_next, self._play_next]
+            if not early and self._entering > share:
+                turns.reverse()
+            if not any(turn() for turn in turns):
+                break
+        if self.race is None:
+            return "budget" if self.needed else "none"
+        return "budget" if self.race.open() or self.needed else "epsilon"
+
+    def _enter_next(self) -> bool:
+        """Make the next candidate ready that is expected to be so in time; return whether one was
+        tried.
+        """
+        self.needed = 0.0
+        for racer in self.racers:
+            if racer.status != "not tried":
+                continue
+            racer.reason = beyond(racer.agent, self.protocol, *self.limits)
+            if racer.reason:
+                racer.status = "over a limit"
+                continue
+            expected = self._expected(racer)
+            if self.clock.spent + expected > self._end:
+                needed = (self.clock.spent + expected) / (1 - FINAL_SHARE)
+                self.needed = min(self.needed or math.inf, needed)
+                racer.reason = f"expected to take {expected:.0f} s, which the budget did not allow"
+                continue
+            began = self.clock.spent
+            self.say(f"{racer.name}: getting ready")
+            known = racer.known
+            self._enter(racer)
+            took = self.clock.spent - began
+            self._entering += took
+            if not known:
+                self._off.append(took / max(expected / self._pace, 1e-9))
+            self._compiled.add(type(racer.agent))
+            return True
+        return False
+
+    @property
+    def _pace(self) -> float:
+        """Seconds that entering takes for each that is expected by the rule."""
+        return float(np.quantile(self._off, SURE))
+
+    def _expected(self, racer: Racer) -> float:
+        """Return the seconds that a candidate is expected to take until it has played first."""
+        one = racer.candidate
+        compiling = one.compiling * (0.1 if type(racer.agent) in self._compiled else 1.0)
+        searching = min(one.searching, self.limits[0])
+        return self._pace * (compiling + searching + racer.expected(LEAST))
+
+    def _enter(self, racer: Racer) -> None:
+        """Make a candidate ready, and let it play the first environments if it keeps the limits."""
+        began = self.clock.spent
+        try:
+            racer.learn(*self.limits, self._end)
+            racer.reason = self._over(racer)
+            if racer.reason:
+                racer.status = "over a limit"
+                return
+            if type(racer.agent) not in self._compiled:
+                # what plays takes about as long to compile as what decides
+                self.clock.check(self._end - (self.clock.spent - began))
+            scores = self._opening(racer, FIRST[self.protocol.in_blocks])
+            racer.status, self.played[racer.name] = "running", []
+            self._add(racer.name, scores)
+        except OutOfTimeError:
+            racer.reason = "was begun, but would not have been ready in time"
+            racer.status = "out of time"
+        except OverLimitError as error:
+            racer.status, racer.reason = "over a limit", str(error)
+        except (JbrlError, FloatingPointError) as error:
+            racer.status, racer.reason = "failed", str(error)
+
+    def _opening(self, racer: Racer, most: int) -> Floats:
+        """Return the scores in the first environments: `most`, or as many as take little time."""
+        parts, short = [], BLOCK_SHARE * self.clock.budget
+        first = min(most, FIRST[self.protocol.in_blocks])
+        if self.protocol.in_blocks:  # no more than are played at once: estimates are rough
+            first = min(first, 1 << (max(LEAST, racer.candidate.lanes) - 1).bit_length())
+        while first > LEAST and racer.expected(first) > short:
+            first //= 2
+        for start, stop in _blocks(0, most, first):
+            if start and racer.expected(stop - start) > short:
+                break
+            try:
+                parts.append(racer.play(start, stop, self._end))
+            except OutOfTimeError:
+                if not parts:
+                    raise
+                break
+        return np.concatenate(parts)
+
+    def _over(self, racer: Racer) -> str:
+        """Return which limit a candidate breaks, in words; "": none. On a busy machine, where the
+        slowest decisions wait for other programs, twice the median counts where that is less.
+        """
+        times: Any = racer.times
+        decision = times.latency
+        if times.cost <= self.limits[1] < decision:
+            busy = present_busy_text().strip()
+            if busy:
+                self.busy, decision = busy, times.cost
+        for what, seconds, limit in (
+            ("offline", times.offline, self.limits[0]),
+            ("per decision", decision, self.limits[1]),
+        ):
+            if seconds > limit:
+                return over(what, seconds, limit)
+        return ""
+
+    # ---- the race ----
+
+    def _begin(self) -> None:
+        """Begin the race, or begin it anew where scores have left the range that was assumed."""
+        self.range, self.assumed = self._score_range()
+        means = {name: float(np.nanmean(v)) for name, v in self.references.items()}
+        means |= {name: float(np.nanmean(np.concatenate(v))) for name, v in self.played.items()}
+        worst, best = means.get("Random", min(means.values())), max(means.values())
+        self.epsilon = max(self.part * (best - worst), 1e-12)
+        names = [racer.name for racer in self.racers]
+        span = self.range[1] - self.range[0]
+        self.race = Race(names, span=span, epsilon=self.epsilon, confidence=self.confidence)
+        for name, parts in self.played.items():
+            self.race.add(name, self._clipped(np.concatenate(parts)))
+
+    def _score_range(self) -> tuple[tuple[float, float], bool]:
+        """Return the least and greatest score there may be, and whether that is an assumption."""
+        test = self.protocol.test
+        if isinstance(test, DirichletProblem) and not self.protocol.in_blocks:
+            weight, power = 0.0, 1.0
+            for _ in range(self.protocol.horizon):
+                weight, power = weight + power, power * self.protocol.discount
+            rewards = np.asarray(test.mdps.rewards, np.float64)
+            return (float(rewards.min()) * weight, float(rewards.max()) * weight), False
+        seen = [*self.references.values(), *(v for parts in self.played.values() for v in parts)]
+        low, high = float(np.nanmin(all := np.concatenate(seen))), float(np.nanmax(all))
+        margin = (ASSUMED - 1) / 2 * max(high - low, 1e-9)
+        return (low - margin, high + margin), True
+
+    def _clipped(self, scores: Floats) -> Floats:
+        """Return scores within the range; a lifetime that failed counts as the least."""
+        low, high = self.range
+        return np.clip(np.where(np.isnan(scores), low, scores), low, high)
+
+    def _add(self, name: str, scores: Floats) -> None:
+        self.played[name].append(scores)
+        if self.race is None:
+            return
+        low, high = self.range
+        if np.nanmin(scores, initial=high) < low or np.nanmax(scores, initial=low) > high:
+            self._begin()
+        else:
+            self.race.add(name, self._clipped(scores))
+
+    def _play_next(self) -> bool:
+        """Play a round: those behind the leader double, or else the leader and its challengers;
+        return whether that was possible.
+        """
+        if self.race is None:
+            if not self.played:
+                return False
+            self._begin()
+        race: Any = self.race
+        race.drop()
+        leader, rivals = race.leader, race.open()
+        n = len(race.scores(leader))
+        behind = [name for name in rivals if len(race.scores(name)) < n]
+        todo = self._affordable([(name, min(2 * self._n(name), n)) for name in behind])
+        if rivals and not todo:
+            level = [name for name in rivals if name not in behind]
+            todo = self._affordable([(name, 2 * n) for name in (leader, *level)])
+            todo = todo if len(todo) > 1 and todo[0][0] == leader else []
+        began = self.clock.spent
+        for name, stop in todo:
+            self.say(f"{len(rivals) + 1} candidates, {stop:,} environments: {name}")
+            try:
+                self._add(name, self.by_name[name].play(self._n(name), stop, self._end))
+            except OutOfTimeError:
+                break
+        self._racing += self.clock.spent - began
+        return bool(todo)
+
+    def _n(self, name: str) -> int:
+        return sum(map(len, self.played[name]))
+
+    def _affordable(self, wanted: Sequence[tuple[str, int]]) -> list[tuple[str, int]]:
+        """Return those of (name, environments), in order, that can be played in what is left."""
+        left, found = self._end - self.clock.spent, []
+        for name, stop in wanted:
+            seconds = self.by_name[name].expected(stop - self._n(name))
+            if seconds <= left and stop <= FRESH:
+                found.append((name, stop))
+                left -= seconds
+        return found
+
+    # ---- the answer ----
+
+    def _conclude(self) -> None:
+        """Score the recommended candidate afresh, and bracket the Bayes-optimal value."""
+        name = self._cheapest()
+        self.policy = self.by_name[name].policy()
+        self.score = self._score(name)
+        self.bracket = self._bracket()
+
+    def answer(self, stopped: str) -> Choice:
+        """Return the answer by what is known; nothing more is played."""
+        race, protocol = self.race, self.protocol
+        winner = recommended = None
+        tied: list[str] = []
+        if race is not None:
+            winner, recommended = race.leader, self._cheapest()
+            tied = [n for n in race.running if n == winner or self._is_tied(n, winner)]
+        score, bracket = self.score, self.bracket
+        outcome = "interrupted" if stopped == "interrupted" else "answered" if winner else "none"
+        share = (
+            (score[0][1] / bracket[1], min(1.0, score[0][2] / bracket[0]))
+            if score and bracket and bracket[0] > 0
+            else None
+        )
+        return Choice(
+            problem=protocol.test.short_name,
+            digest=protocol.test.digest,
+            offline_limit=self.limits[0],
+            online_limit=self.limits[1],
+            budget=self.clock.budget,
+            needed=self.needed,
+            seed=protocol.seed,
+            epsilon=self.epsilon if race else 0.0,
+            confidence=self.confidence,
+            outcome=outcome,
+            stopped=stopped,
+            winner=winner,
+            recommended=recommended,
+            tied=tuple(tied),
+            score=score[0] if score else None,
+            n_fresh=score[1] if score else 0,
+            score_range=self.range if race else (0.0, 0.0),
+            range_assumed=self.assumed if race else False,
+            references={name: float(np.nanmean(v)) for name, v in self.references.items()},
+            bracket=bracket,
+            share=share,
+            tighter=tuple(self._tighter()),
+            standings=tuple(self._standing(racer, winner, whole=True) for racer in self.racers),
+            seconds=self.clock.spent,
+            busy=self.busy,
+            trained_once=recommended is not None
+            and isinstance(self.by_name[recommended].agent, OfflineSearch),
+            policy=self.policy,
+        )
+
+    def _is_tied(self, name: str, leader: str) -> bool:
+        """Return whether a candidate may be better than the leader, or is within epsilon of it by
+        the mean.
+        """
+        race: Any = self.race
+        return not race.settled(name, leader) or race.mean_difference(name, leader) >= -self.epsilon
+
+    def _latency(self, name: str) -> float:
+        times = self.by_name[name].times
+        return times.cost if times else 0.0
+
+    def _cheapest(self) -> str:
+        """Return the cheapest that is shown to be as good as the leader within epsilon; costs
+        within a factor of two are the same.
+        """
+        race: Any = self.race
+        leader = race.leader
+        good = [n for n in race.running if n == leader or race.settled(leader, n)]
+        least = min(map(self._latency, good))
+        cheap = [n for n in good if self._latency(n) <= 2 * least]
+        if leader in cheap:
+            return str(leader)
+        return max(cheap, key=lambda name: race.standings()[name][0])
+
+    def _tighter(self) -> Iterator[tuple[float, str]]:
+        """Yield the latencies from which on another candidate is best, the shortest first."""
+        means, best = self.race.standings() if self.race else {}, -np.inf
+        for name in sorted(means, key=self._latency):
+            if means[name][0] > best + self.epsilon:
+                best = means[name][0]
+                yield self._latency(name), name
+
+    def _score(self, name: str) -> tuple[tuple[float, float, float], int] | None:
+        """Return mean and limits in environments that the race has not seen, and their number."""
+        racer, left = self.by_name[name], self.clock.left - self._writing
+        wanted = left if self._bracket_seconds() < LEAST_BRACKET else left / 2
+        n = MOST_FRESH
+        while n > LEAST and racer.expected(n) > wanted:
+            n //= 2
+        self.say(f"{name}: {n:,} fresh environments")
+        try:
+            scores = self._clipped(racer.play(FRESH, FRESH + n, self.clock.spent + left))
+        except OutOfTimeError:
+            return None
+        limits = interval(scores, *self.range, self.confidence)
+        return (math.fsum(scores.tolist()) / n, *limits), n
+
+    def _bracket_seconds(self) -> float:
+        """Return what a bracket may be given: nothing where there is none."""
+        if not isinstance(self.protocol.test, DirichletProblem) or self.protocol.in_blocks:
+            return 0.0
+        busy = max(1.0, os.getloadavg()[0] / available_cores())
+        return min(BRACKET_SHARE * (self.clock.left - self._writing) / busy, LONGEST_BRACKET)
+
+    def _bracket(self) -> tuple[float, float] | None:
+        seconds = self._bracket_seconds()
+        if seconds < LEAST_BRACKET:
+            return None
+        self.say("bracket of the Bayes-optimal value")
+        try:
+            found = bound(
+                self.protocol.test,
+                discount=self.protocol.discount,
+                horizon=self.protocol.horizon,
+                budget=seconds,
+                seed=self.protocol.seed,
+            )
+        except JbrlError:  # no bracket in so little time, or of so large a problem
+            return None
+        return found.lower, found.upper
+
+    def _standing(self, racer: Racer, leader: str | None, *, whole: bool = False) -> Standing:
+        """Return the figures of a candidate; `whole`: with those that take time to compute."""
+        status, reason, difference, mean, n = racer.status, racer.reason, None, None, 0
+        race, times = self.race, racer.times
+        if race is not None and len(race.scores(racer.name)):
+            mean, n = race.standings()[racer.name]
+            status = "leader" if racer.name == leader else "running"
+            if whole and racer.name != leader:
+                difference = race.difference(racer.name, str(leader))
+                status = "tied" if self._is_tied(racer.name, str(leader)) else "not better"
+            if racer.name in race.left:
+                status, reason = "worse", f"than {race.left[racer.name][0]}"
+        return Standing(
+            name=racer.name,
+            algorithm=shown_name(racer.agent),
+            status=status,
+            reason=reason,
+            offline_seconds=times.offline if times else None,
+            latency_seconds=times.latency if times else None,
+            compile_seconds=times.compiling if times else None,
+            mean=mean,
+            n=n,
+            difference=difference,
+            curve=tuple(race.curve(racer.name)) if race and whole else (),
+        )
+
+
+def _blocks(start: int, stop: int, first: int) -> Iterator[tuple[int, int]]:
+    """Yield blocks from start to stop that double, the first of size `first`."""
+    while start < stop:
+        last = min(2 * start or first, stop)
+        yield start, last
+        start = last

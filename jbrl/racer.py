@@ -1,0 +1,317 @@
+"""A candidate of a choice: it is trained, timed and played within a budget of time.
+
+What may take long is cut off where it can be: a search after each round, lifetimes in blocks after
+each call. Everything else is expected beforehand, by what it has taken so far.
+"""
+
+import dataclasses
+import functools
+import math
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+import numpy.typing as npt
+
+from jbrl.agents.complete import parameters_of, played_agent
+from jbrl.base import notebook
+from jbrl.base.errors import JbrlError
+from jbrl.base.files import write_whole
+from jbrl.base.plugins import is_outside, source_digest
+from jbrl.play.experiment import Run
+from jbrl.play.offline import Learned, SearchCheckpoint
+from jbrl.play.play import make_run
+from jbrl.play.protocol import Protocol
+from jbrl.play.stepping import Latency
+from jbrl.play.unit import Unit
+from jbrl.policy import Policy, of_trained
+from jbrl.rollout.contract import Findings
+from jbrl.study.portfolio import Candidate
+from jbrl.study.progress import Progress
+from jbrl.study.resume import StoredFindings
+from jbrl.study.storage import files
+from jbrl.study.storage.store import Store
+
+Floats = npt.NDArray[np.float64]
+
+DECISIONS = 300  # that the latency of a candidate is measured in
+FEW_DECISIONS = 20  # the same, at first: slow ones are recognised by them
+AGAIN = 2  # times that slow decisions are measured again: other programs may have run
+FRESH = 2**20  # number of the first environment that scores the winner; the race stays below
+
+
+class OutOfTimeError(Exception):
+    """The time that there is does not suffice for a step."""
+
+
+class OverLimitError(Exception):
+    """A candidate exceeds a limit, as its text says."""
+
+
+class Clock:
+    """Clock of a budget.
+
+    Args:
+      budget: seconds.
+      now: returns seconds of a clock that never goes back.
+    """
+
+    def __init__(self, budget: float, now: Callable[[], float] = time.monotonic) -> None:
+        self.budget, self.now, self._began = budget, now, now()
+
+    @property
+    def spent(self) -> float:
+        return self.now() - self._began
+
+    @property
+    def left(self) -> float:
+        return self.budget - self.spent
+
+    def check(self, until: float) -> None:
+        """Raise OutOfTimeError when more than `until` seconds are spent."""
+        if self.spent > until:
+            raise OutOfTimeError
+
+
+class Kept:
+    """Blocks, times and findings of candidates in a folder, or nowhere.
+
+    Raises:
+      JbrlError: the folder cannot be made.
+    """
+
+    def __init__(self, folder: Path | None) -> None:
+        self._folder = None if folder is None else folder / "blocks"
+        if self._folder is not None:
+            try:
+                (self._folder / "knowledge").mkdir(parents=True, exist_ok=True)
+            except OSError as error:
+                raise JbrlError(f"{folder}: cannot be used as a folder: {error.strerror}") from None
+
+    def get(self, name: str) -> tuple[dict[str, Any], dict[str, Any]] | None:
+        """Return header and arrays; None where there are none, or damaged ones."""
+        try:
+            if self._folder is not None:
+                return files.unpack((self._folder / f"{name}.npz").read_bytes())[:2]
+        except (OSError, files.DamagedError):
+            pass
+        return None
+
+    def put(self, name: str, header: dict[str, Any], **arrays: Floats) -> None:
+        if self._folder is not None:
+            write_whole(self._folder / f"{name}.npz", files.pack(header, arrays))
+
+    def findings(self, unit: Unit, platform: str) -> SearchCheckpoint:
+        """Return the store of what the agent of a unit finds."""
+        if self._folder is None or unit.knowledge_id is None:
+            return SearchCheckpoint()
+        return StoredFindings(unit, Store(self._folder), Progress(), platform)
+
+
+class _Watched(SearchCheckpoint):
+    """Store of a search, which ends when `check` raises after a round."""
+
+    def __init__(self, kept: SearchCheckpoint, check: Callable[[float], None]) -> None:
+        self._kept, self._check = kept, check
+        self.learned, self.unfinished = kept.learned, kept.unfinished  # type: ignore[method-assign]
+        self.interrupted, self.concluded = kept.interrupted, kept.concluded  # type: ignore[method-assign]
+
+    def advanced(self, findings: Findings, seconds: float) -> None:
+        self._kept.advanced(findings, seconds)
+        try:
+            self._check(seconds)
+        except OutOfTimeError:
+            self._kept.interrupted(findings, seconds)
+            raise
+
+
+class _Found(SearchCheckpoint):
+    """Store of what has been found already."""
+
+    def __init__(self, learned: Learned) -> None:
+        self._learned = learned
+
+    def learned(self) -> Learned:
+        return self._learned
+
+
+@dataclasses.dataclass(frozen=True)
+class Times:
+    """Seconds of a candidate that is trained."""
+
+    offline: float
+    latency: float  # 99th percentile of a decision
+    median: float
+    empty: float  # of a call that does nothing
+    compiling: float
+
+    @property
+    def cost(self) -> float:
+        """Seconds of a decision, the few left out that have waited for other programs."""
+        return min(self.latency, 2 * self.median)
+
+
+class Racer:
+    """A candidate that plays: trained, and later compiled, when it is first needed.
+
+    Attributes:
+      times: once it is trained.
+      each: seconds of a lifetime, by the last block; 0: none was played.
+      status, reason: as of `choice.Standing`.
+    """
+
+    def __init__(self, candidate: Candidate, protocol: Protocol, kept: Kept, clock: Clock) -> None:
+        self.name, self.agent, self.candidate = candidate.name, candidate.agent, candidate
+        self._protocol, self._kept, self._clock = protocol, kept, clock
+        self._run: Run | None = None
+        self._compiled = False
+        self.times: Times | None = None
+        self.each = 0.0
+        self.status, self.reason = "not tried", ""
+
+    @functools.cached_property
+    def unit(self) -> Unit:
+        """The unit of work that a study would call it, whose digest names what is kept."""
+        kind = type(played_agent(self.agent))
+        return Unit(
+            "choose",
+            *("", "", self._protocol, self.name, self.agent, parameters_of(self.agent)),
+            source=source_digest(kind) or None if is_outside(kind) else None,
+        )
+
+    @property
+    def known(self) -> bool:
+        """True if it was trained and timed before, and that is kept."""
+        return self._kept.get(f"{self.unit.id}-times") is not None
+
+    def learn(self, offline: float, online: float, until: float) -> None:
+        """Train and time it, unless that is kept: sets `times`.
+
+        Args:
+          offline, online: limits, seconds; what takes much longer is not measured to its end.
+          until: seconds spent at which it is cut off.
+
+        Raises:
+          OutOfTimeError: it would take longer.
+          OverLimitError: the search has exceeded the limit.
+        """
+        kept = self._kept.get(f"{self.unit.id}-times")
+        if kept is not None:
+            self.times = Times(**kept[0])
+            return
+        run = self._learned(offline, until)
+        self._clock.check(until)
+        latency = self._latency(online, until)
+        self.times = Times(
+            *(run.offline_seconds, latency.p99, latency.median, latency.empty),
+            run.compile_seconds + latency.compile_seconds,
+        )
+        self._kept.put(f"{self.unit.id}-times", dataclasses.asdict(self.times))
+
+    def _latency(self, limit: float, until: float) -> Latency:
+        """Measure what decisions take; again, where some were slow for no fault of their own."""
+        policy = self.policy()
+        found = policy.latency(FEW_DECISIONS)
+        compiling = found.compile_seconds
+        for _ in range(1 + AGAIN):
+            if found.median > limit or self._clock.spent + DECISIONS * found.median > until:
+                break
+            again = policy.latency(DECISIONS)
+            if found.decisions < again.decisions or again.p99 < found.p99:
+                found = again
+            if found.p99 <= limit:
+                break
+        return dataclasses.replace(found, compile_seconds=compiling)
+
+    def expected(self, n: int) -> float:
+        """Return the seconds that n lifetimes are expected to take."""
+        if self.each:
+            return n * self.each
+        # no estimate is as good as what a decision took, dispatch apart
+        decision = max(0.0, self.times.median - 2 * self.times.empty) if self.times else 0.0
+        steps = self._protocol.expected_steps
+        return self.candidate.playing(n, steps, len(jax.devices()), decision)
+
+    def play(self, start: int, stop: int, until: float = math.inf) -> Floats:
+        """Return the scores in environments start..stop-1, [n] float64; NaN where it failed.
+
+        Args:
+          until: seconds spent at which it is cut off.
+
+        Raises:
+          OutOfTimeError: it was cut off.
+        """
+        name = f"{self.unit.id}-{start}-{stop}"
+        kept = self._kept.get(name)
+        if kept is not None:
+            self.each = kept[0]["each"]
+            return np.asarray(kept[1]["scores"], np.float64)
+        run, parts, done = self._ready(), [], 0
+        self._clock.check(until)
+        began = self._clock.spent
+        chunks = run.chunks(start, stop - start, between=lambda _: self._clock.check(until))
+        try:
+            for chunk in chunks:
+                parts.append(chunk.returns)
+                done += len(chunk.returns)
+                if done >= stop - start:
+                    break
+                self._clock.check(until)
+        finally:
+            chunks.close()  # type: ignore[attr-defined]
+            taken = self._clock.spent - began
+            self.each = max(taken, 1e-9) / (done or stop - start)
+        scores = np.concatenate(parts)[: stop - start]
+        self._kept.put(name, {"each": self.each}, scores=scores)
+        return scores
+
+    def policy(self) -> Policy:
+        return of_trained(self._learned().trained())
+
+    def trained_again(self, number: int) -> "Racer":
+        """Return the same candidate with another training, number `number` > 0, ready to play.
+
+        Raises:
+          JbrlError: the training has failed.
+        """
+        other = dataclasses.replace(self._protocol, seed=self._protocol.seed + number)
+        trained = make_run(self.agent, other)
+        trained.learn()
+        again = Racer(self.candidate, self._protocol, Kept(None), self._clock)
+        again._run = make_run(self.agent, self._protocol)
+        again._run.learn(_Found(trained.learned))  # type: ignore[arg-type]
+        return again
+
+    def _learned(self, limit: float = math.inf, until: float = math.inf) -> Run:
+        """Return the run, trained."""
+        if self._run is None:
+
+            def check(seconds: float) -> None:
+                if seconds > limit:
+                    raise OverLimitError(over("offline", seconds, limit, "more than "))
+                self._clock.check(until)
+
+            run = make_run(self.agent, self._protocol)
+            platform = run.resources.devices[0].platform
+            run.learn(_Watched(self._kept.findings(self.unit, platform), check))
+            self._run = run
+        return self._run
+
+    def _ready(self) -> Run:
+        """Return the run, compiled for playing."""
+        run = self._learned()
+        if not self._compiled:
+            run.compile()
+            # programs are compiled for few lifetimes, and play any number of them
+            run.protocol = dataclasses.replace(self._protocol, n_environments=2 * FRESH)
+            self._compiled = True
+        return run
+
+
+def over(what: str, seconds: float, limit: float, more: str = "") -> str:
+    """Return in words which limit is exceeded."""
+    taken, allowed = notebook.duration(seconds), notebook.duration(limit)
+    return f"takes {more}{taken} {what}, the limit is {allowed}"
