@@ -144,41 +144,32 @@ def check_host_values(agent: Agent, name: str, prior: Prior) -> None:
 def _programs(agent: Agent, prior: Prior) -> Iterator[tuple[str, Any]]:
     """Trace the methods of an agent: their names and programs."""
     player: Any = as_arrays(agent)
-    key = jax.eval_shape(lambda: jax.random.key(0))
-    spec = prior.spec
     shape: Any = jax.ShapeDtypeStruct
+    key, spec = jax.eval_shape(lambda: jax.random.key(0)), prior.spec
     seen = shape(spec.observation.shape, spec.observation.dtype)
     number, truth, reward = (shape((), dtype) for dtype in (jnp.int32, jnp.bool_, jnp.float32))
     transition = Transition(seen, number, reward, seen, truth, truth)
+
+    def trace(method: str, *given: Any) -> tuple[tuple[str, Any], Any]:
+        """Return a method's name and program, and the shapes of what it returns."""
+        traced = jax.make_jaxpr(lambda a, *given: getattr(a, method)(*given), return_shape=True)
+        program, result = traced(player, *given)
+        return (method, program), result
+
     knowledge: Any = prior
     if not isinstance(player, OfflineSearch):
-        program, knowledge = jax.make_jaxpr(lambda a, k, p: a.train(k, p), return_shape=True)(
-            player, key, prior
-        )
-        yield "train", program
+        program, knowledge = trace("train", key, prior)
+        yield program
     if isinstance(player, Oracle):
         environment = jax.eval_shape(lambda p, k: p.sample(k), prior, key)
-        program, knowledge = jax.make_jaxpr(lambda a, n, e: a.reveal(n, e), return_shape=True)(
-            player, knowledge, environment
-        )
-        yield "reveal", program
-    program, state = jax.make_jaxpr(lambda a, k, n: a.reset(k, n), return_shape=True)(
-        player, key, knowledge
-    )
-    yield "reset", program
-    program, (_, state) = jax.make_jaxpr(lambda a, k, s, o: a.act(k, s, o), return_shape=True)(
-        player, key, state, seen
-    )
-    yield "act", program
-    yield (
-        "observe",
-        jax.make_jaxpr(lambda a, k, s, t: a.observe(k, s, t))(player, key, state, transition),
-    )
+        program, knowledge = trace("reveal", knowledge, environment)
+        yield program
+    program, state = trace("reset", key, knowledge)
+    yield program
+    program, (_, state) = trace("act", key, state, seen)
+    yield program
+    yield trace("observe", key, state, transition)[0]
     if isinstance(player, Stepwise):
-        program = jax.make_jaxpr(lambda a, s, t: a.add_transition(s, t))(player, state, transition)
-        yield "add_transition", program
-        for method in ("improve", "converged"):
-            yield (
-                method,
-                jax.make_jaxpr(lambda a, s, method=method: getattr(a, method)(s))(player, state),
-            )
+        yield trace("add_transition", state, transition)[0]
+        yield trace("improve", state)[0]
+        yield trace("converged", state)[0]
