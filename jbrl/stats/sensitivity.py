@@ -229,10 +229,10 @@ def _quantiles(
 def _distribution(parameters: Hashable, name: str) -> Mapping[str, Sequence[float]] | None:
     """Return the distribution of a parameter among the parameters of an algorithm, JSON."""
     try:
-        found = json.loads(str(parameters)).get(name)
+        value = json.loads(str(parameters)).get(name)
     except (ValueError, AttributeError):
         return None
-    return found if isinstance(found, dict) and found else None
+    return value if isinstance(value, dict) and value else None
 
 
 def _parameters(

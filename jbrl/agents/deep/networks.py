@@ -132,8 +132,8 @@ def rows(weights: Array, index: Array) -> Array:
 
     Returns: [B, outputs].
     """
-    found = weights.at[jnp.maximum(index, 0)].get(mode="promise_in_bounds")
-    return jnp.where((index >= 0)[:, None], found, jnp.zeros_like(found))
+    chosen = weights.at[jnp.maximum(index, 0)].get(mode="promise_in_bounds")
+    return jnp.where((index >= 0)[:, None], chosen, jnp.zeros_like(chosen))
 
 
 def _rows_forward(weights: Array, index: Array) -> tuple[Array, Any]:

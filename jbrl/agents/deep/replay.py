@@ -122,8 +122,8 @@ def sample(replay: Replay, key: Array, size: int) -> Batch:
 
 def sample_by(replay: Replay, uniforms: Array) -> Batch:
     """Return a batch by uniform numbers in [0, 1), [B] float32, one for each transition."""
-    found = (uniforms * replay.size.astype(jnp.float32)).astype(jnp.int32)
-    return read(replay, jnp.minimum(found, replay.size - 1))
+    at = (uniforms * replay.size.astype(jnp.float32)).astype(jnp.int32)
+    return read(replay, jnp.minimum(at, replay.size - 1))
 
 
 def random_words(key: Array, n: int) -> Array:
@@ -146,11 +146,11 @@ def _mixed(words: Array) -> Array:
 
 def read(replay: Replay, at: Array) -> Batch:
     """Return the transitions at places `at`, [B] int32."""
-    d, found = replay.inputs, vectorize.get_rows(replay.rows, at)
-    observation, following, numbers = found[:, :d], found[:, d : 2 * d], _numbers(found[:, 2 * d :])
+    d, rows = replay.inputs, vectorize.get_rows(replay.rows, at)
+    observation, following, numbers = rows[:, :d], rows[:, d : 2 * d], _numbers(rows[:, 2 * d :])
     return Batch(
         observation[:, 0] if replay.lookup else _numbers(observation),
-        found[:, 2 * d],
+        rows[:, 2 * d],
         numbers[:, 1],
         numbers[:, 2],
         following[:, 0] if replay.lookup else _numbers(following),

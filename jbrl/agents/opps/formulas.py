@@ -318,8 +318,8 @@ class _Reader:
         return self.words[self.next]
 
     def fail(self, what: str) -> NoReturn:
-        found = f"found '{shown(self.word.text, str)}', " if self.word.text else "the text ends, "
-        _fail(self.text, self.word, found + what)
+        place = f"found '{shown(self.word.text, str)}', " if self.word.text else "the text ends, "
+        _fail(self.text, self.word, place + what)
 
     def take(self, *texts: str) -> str:
         """Return the current word and move on if it is one of `texts`, else return ""."""

@@ -111,20 +111,12 @@ def over_algorithms(
         settings, criterion=criterion, shortlist=0, top=0, folds=folds, min_rows=fewer
     )
     part = _parts(outcome, parts, seed)
-    parts = int(part.max()) + 1
-    winners: collections.Counter[tuple[str, ...]] = collections.Counter()
-    errors: list[float] = []
-    plain: list[float] = []  # errors of the mean of the algorithms that are not left out
-    for number in range(parts):
-        out = [name for name, p in zip(prepared.algorithms, part, strict=True) if p == number]
-        best = search(prepared.without(out), settings).best
-        winners[tuple(sorted(best.subset, key=prepared.column))] += 1
-        errors += _errors(prepared, best, part == number)
-        known = ~np.isnan(prepared.features[:, best.columns]).any(1) & (part == number)
-        plain += list(prepared.target[known] - prepared.target[part != number].mean())
-        if progress:
-            progress(number + 1, parts)
-    return _choice(winners, parts, errors, plain)
+    names = np.array(prepared.algorithms, object)
+    cases = [
+        (prepared.without(list(names[part == number])), part == number)
+        for number in range(int(part.max()) + 1)
+    ]
+    return _repeated(prepared, settings, cases, progress)
 
 
 def _parts(outcome: Outcome, parts: int, seed: int) -> np.ndarray:
@@ -155,34 +147,37 @@ def over_resamples(
         outcome.settings, criterion="in-sample", shortlist=0, top=0, folds=folds
     )
     generator = np.random.default_rng(seed)
+    drawn = [np.sort(generator.integers(0, m, m)) for _ in range(resamples)]
+    cases = [(prepared.drawn(rows), ~np.isin(np.arange(m), rows)) for rows in drawn]
+    return _repeated(prepared, settings, cases, progress)
+
+
+def _repeated(
+    prepared: Prepared,
+    settings: Search,
+    cases: Sequence[tuple[Prepared, np.ndarray]],
+    progress: Progress | None,
+) -> Choice:
+    """Search in each case, and judge the winner on the algorithms that have no part in it.
+
+    Args:
+      cases: what is searched, and which of the algorithms are left out of it, [m] bool.
+    """
     winners: collections.Counter[tuple[str, ...]] = collections.Counter()
     errors: list[float] = []
-    for number in range(resamples):
-        rows = np.sort(generator.integers(0, m, m))
-        best = search(prepared.drawn(rows), settings).best
+    plain: list[float] = []  # errors of the mean of the algorithms that are not left out
+    for number, (part, out) in enumerate(cases, 1):
+        best = search(part, settings).best
         winners[tuple(sorted(best.subset, key=prepared.column))] += 1
-        errors += _errors(prepared, best, ~np.isin(np.arange(m), rows))
+        a, target = prepared.features[out][:, best.columns], prepared.target[out]
+        known = ~np.isnan(a).any(1)
+        errors += list((target - a @ best.coefficients - best.intercept)[known])
+        plain += list(target[known] - prepared.target[~out].mean())
         if progress:
-            progress(number + 1, resamples)
-    return _choice(winners, resamples, errors)
-
-
-def _errors(prepared: Prepared, fit: Fit, rows: np.ndarray) -> list[float]:
-    """Return errors of a fit on the algorithms in `rows` ([m] bool) that have all its scores."""
-    a = prepared.features[rows][:, fit.columns]
-    return list((prepared.target[rows] - a @ fit.coefficients - fit.intercept)[~np.isnan(a).any(1)])
-
-
-def _choice(
-    winners: collections.Counter[tuple[str, ...]],
-    repeats: int,
-    errors: list[float],
-    plain: Sequence[float] = (),
-) -> Choice:
+            progress(number, len(cases))
     mse = float(np.mean(np.square(errors))) if errors else math.nan
-    known = bool(errors and plain)
-    r2 = 1 - float(np.sum(np.square(errors)) / np.sum(np.square(plain))) if known else math.nan
-    return Choice(winners, repeats, (), mse, len(errors), r2)
+    r2 = 1 - float(np.sum(np.square(errors)) / np.sum(np.square(plain))) if errors else math.nan
+    return Choice(winners, len(cases), (), mse, len(errors), r2)
 
 
 def over_sizes(prepared: Prepared, settings: Search, most: int = 5_000_000) -> pd.DataFrame:
