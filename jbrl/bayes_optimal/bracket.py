@@ -31,6 +31,7 @@ from jbrl.bayes_optimal.plan import (
 from jbrl.bayes_optimal.repeats import repeats
 from jbrl.bayes_optimal.samples import Control
 from jbrl.environments.spec import Steps
+from jbrl.mdp.gittins import as_bandit
 from jbrl.play.machine import available_cores, memory_bytes
 from jbrl.play.protocol import Protocol
 from jbrl.play.unit import canonical
@@ -48,7 +49,13 @@ RANGE = "the range of returns"
 MOMENT = "the second moment of returns, which is known"
 NORMAL = "normal means of replications"
 ROUNDING = 1e-12  # relative, of values that are equal
+CLOSE = 1e-5  # relative, of ends without a sample that no sample would improve
 RARE = 30  # MDPs: of what fewer of a sample's are expected to show, it says nothing
+
+
+def _close(lower: float, upper: float) -> bool:
+    return upper - lower <= max(ROUNDING, CLOSE * abs(lower))
+
 
 Progress = Callable[[str, int, int], Any]  # a step, how many parts of it are done, of how many
 
@@ -97,7 +104,7 @@ def _timed(make: Callable[[], dict[str, Any]]) -> dict[str, Any]:
 class End:
     """One end of a bracket.
 
-    An exact end has no error: `mean` is the value, and the confidence is 1.
+    An end without a sample has the confidence 1, and `mean` is its value.
     """
 
     value: float  # the confidence limit
@@ -142,6 +149,11 @@ class Bracket:
         returns is.
         """
         return NORMAL not in (self.lower_end.assumes, self.upper_end.assumes)
+
+    @property
+    def close(self) -> bool:
+        """Return whether the ends are as good as equal."""
+        return _close(self.lower, self.upper)
 
     @property
     def width(self) -> float:
@@ -194,6 +206,11 @@ def bound(
     chosen = problem if isinstance(problem, Problem) else find_problem(problem)
     work = _Work(_checked(chosen), discount, horizon, seed)
     allowed = find_agents(agents, work.protocol)
+    pieces = work.pieces(None if out is None else Path(out))
+    progress = progress or _silent
+    known = work.known(pieces, progress)
+    if decisions is None and known is not None and _close(known[0].value, known[1].value):
+        decisions = 0  # nothing is to be sampled
     plan = make_plan(
         work.layers,
         chosen.short_name,
@@ -205,7 +222,7 @@ def bound(
     )
     if played is not None:
         plan = dataclasses.replace(plan, n_played=checked_played(played), as_asked=True)
-    return work.bracket(plan, allowed, None if out is None else Path(out), progress or _silent)
+    return work.bracket(plan, allowed, pieces, known, progress)
 
 
 def _half() -> int:
@@ -279,11 +296,9 @@ class _Work:
         """Return seeds for independent samples."""
         return np.random.SeedSequence([self.seed, *name.encode()]).spawn(n)
 
-    def bracket(
-        self, plan: Plan, agents: Mapping[str, Agent], folder: Path | None, progress: Progress
-    ) -> Bracket:
-        ahead = LookAhead(self.layers, self.discount, self.horizon, plan.size.decisions, self.cores)
-        pieces = Pieces(
+    def pieces(self, folder: Path | None) -> Pieces:
+        """Return what is kept of this work, in a folder if there is one."""
+        return Pieces(
             folder,
             {
                 "version": VERSION,
@@ -293,14 +308,53 @@ class _Work:
                 "seed": self.seed,
             },
         )
-        tried = [] if ahead.exact else self._tried(plan, agents)  # refuses what does not fit
+
+    def known(self, pieces: Pieces, progress: Progress) -> tuple[End, End] | None:
+        """Return the ends that Gittins indices give, where the problem is a bandit and little
+        comes after the horizon.
+        """
+        found = as_bandit(self.problem.mdps)
+        if found is None or not found.suits(self.discount, self.horizon):
+            return None
+
+        def make() -> dict[str, float]:
+            ends = found.value(self.discount, self.horizon)
+            return dict(zip(("lower", "upper"), ends, strict=True))
+
+        progress("Gittins indices", 0, 1)
+        piece = pieces.get("gittins", make)
+        progress("Gittins indices", 1, 1)
+        facts = {"method": "Gittins indices"}
+        lower, upper = (
+            End(piece[end], 1.0, piece[end], 0.0, facts, seconds=piece["seconds"])
+            for end in ("lower", "upper")
+        )
+        return lower, upper
+
+    def bracket(
+        self,
+        plan: Plan,
+        agents: Mapping[str, Agent],
+        pieces: Pieces,
+        known: tuple[End, End] | None,
+        progress: Progress,
+    ) -> Bracket:
+        ahead = LookAhead(self.layers, self.discount, self.horizon, plan.size.decisions, self.cores)
+        sampled = not (
+            ahead.exact or (known is not None and _close(known[0].value, known[1].value))
+        )
+        tried = self._tried(plan, agents) if sampled else []  # refuses what does not fit
         with threadpool_limits(1, "blas"):  # idle threads of BLAS spin and take the cores of others
             floor, ceiling = self._extremes(ahead, pieces, progress)
+            if known is not None:
+                floor = max(floor, known[0], key=lambda end: end.value)
+                ceiling = min(ceiling, known[1], key=lambda end: end.value)
             exact = ceiling.value - floor.value <= ROUNDING * max(1.0, abs(floor.value))
+            sampled = sampled and not exact
             lower, upper, shown_value = floor, floor if exact else ceiling, None
-            if not exact:
+            if sampled:
                 upper, shown_value = self._upper(ahead, plan, pieces, ceiling, progress)
-        if not exact:
+        if sampled:
             lower = self._lower(plan, tried, pieces, floor, progress)
         if lower.value > upper.value:  # one of them is a limit that has failed
             lower, upper = floor, ceiling

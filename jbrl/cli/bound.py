@@ -113,14 +113,15 @@ def _agents(problem: str, names: list[str], study: Path | None) -> "dict[str, Ag
 
 def _lines(bracket: "Bracket") -> list[str]:
     if bracket.confidence == 1:
-        sure = "exact" if bracket.lower == bracket.upper else "certain"
+        sure = f"exact to within {bracket.width:.1g}" if bracket.close else "certain"
+        sure = "exact" if bracket.width == 0 else sure
     elif bracket.certified:
         sure = f"certified, confidence {bracket.confidence:.0%}"
     else:
         sure = f"not certified, confidence {bracket.confidence:.0%} if its assumptions hold"
     lines = [
         f"{bracket.problem}, discount {bracket.discount:g}, {bracket.horizon} decisions",
-        f"Bayes-optimal value: {bracket.lower:.5g} to {bracket.upper:.5g} ({sure})",
+        f"Bayes-optimal value: {bracket.lower:.7g} to {bracket.upper:.7g} ({sure})",
         f"  lower end: {_end(bracket.lower_end)}",
         f"  upper end: {_end(bracket.upper_end)}",
     ]

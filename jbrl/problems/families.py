@@ -1,4 +1,4 @@
-"""Dirichlet distributions over finite MDPs: chains, double loops, grids and shortest paths."""
+"""Dirichlet distributions over finite MDPs: chains, loops, grids, bandits, paths."""
 
 import dataclasses
 import functools
@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from jbrl.base.errors import JbrlError
+from jbrl.base.errors import JbrlError, shown
 from jbrl.environments.spec import check_count
 from jbrl.mdp.dirichlet import DirichletMDPs, distribution
 from jbrl.problems.problem import DirichletProblem, Problem, register_derived, register_problem
@@ -101,23 +101,61 @@ def grid(rows: int = 5, columns: int = 5) -> DirichletMDPs:
     return distribution(concentrations, rewards)
 
 
-@register_problem("BernoulliBandit", title="Bernoulli bandit", cite="gittins1979")
-def bandit(arms: int = 2, wins: int = 1, losses: int = 1) -> DirichletMDPs:
-    """Bernoulli bandit: in state 0 each action pulls an arm, whose chance to win has the prior
-    Beta(wins, losses); a win pays 1.
+@register_problem("Bandit", title="Bandit", cite="gittins1979")
+def bandit(arms: int = 2, prior: str = "1 1", states: int = 1) -> DirichletMDPs:
+    """Bandit: in a state each action pulls an arm of it, which pays one of K rewards from 1 down
+    to 0 in even steps.
 
-    State 1 follows a win, state 2 a loss; both lead back to state 0, so a pull takes two decisions,
-    and discounts of pulls are squares of discounts of decisions. Gittins 1979.
+    `prior` has the K concentrations of an arm, that of the reward 1 first: "1 2" is Beta(1, 2). Of
+    arms that differ each has its own, "1 2; 3 1". Each outcome is a state of its own and leads on,
+    so a pull takes two decisions; with several `states` it leads to the arms of the next one in
+    turn. Gittins 1979.
     """
     check_count("arms", arms, low=2)
+    check_count("states", states, high=4)
+    weights = _concentrations(prior, arms)
+    outcomes = weights.shape[1]
+    concentrations = np.zeros((states * (outcomes + 1), arms, states * (outcomes + 1)))
+    rewards = np.zeros_like(concentrations)
+    for x in range(states):
+        after = states + x * outcomes + np.arange(outcomes)
+        concentrations[x][:, after] = weights
+        rewards[x][:, after] = np.linspace(1, 0, outcomes)
+        concentrations[after, :, (x + 1) % states] = 1
+    return distribution(concentrations, rewards)
+
+
+def _concentrations(prior: str, arms: int) -> np.ndarray:
+    """Return what a text says of arms, [A, K].
+
+    Raises:
+      JbrlError: no numbers, or not as many as arms and outcomes need.
+    """
+    accepted = (
+        'expected two to ten positive concentrations of outcomes, such as "1 1", for all arms, or '
+        f'for each of {arms} arms, separated by ";"'
+    )
+    try:
+        rows = [[float(v) for v in row.replace(",", " ").split()] for row in prior.split(";")]
+    except ValueError:
+        rows = []
+    same = {len(row) for row in rows}
+    if len(rows) not in (1, arms) or len(same) != 1 or not 2 <= same.pop() <= 10:
+        raise JbrlError(f"prior = {shown(prior)}: {accepted}")
+    values = np.array(rows * (arms if len(rows) == 1 else 1))
+    if not (np.isfinite(values) & (values > 0)).all():
+        raise JbrlError(f"prior = {shown(prior)}: {accepted}")
+    return values
+
+
+@register_problem("BernoulliBandit", title="Bernoulli bandit", cite="gittins1979")
+def bernoulli_bandit(arms: int = 2, wins: int = 1, losses: int = 1) -> DirichletMDPs:
+    """Bernoulli bandit: the `Bandit` whose arms win with a chance that has the prior Beta(wins,
+    losses).
+    """
     check_count("wins", wins)
     check_count("losses", losses)
-    concentrations = np.zeros((3, arms, 3))
-    concentrations[0, :, 1], concentrations[0, :, 2] = wins, losses
-    concentrations[1:, :, 0] = 1
-    rewards = np.zeros_like(concentrations)
-    rewards[0, :, 1] = 1
-    return distribution(concentrations, rewards)
+    return bandit(arms, f"{wins} {losses}")
 
 
 @register_problem("ShortestPath", title="Shortest-path distribution", cite="bertsekas1991")

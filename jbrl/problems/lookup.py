@@ -202,7 +202,7 @@ def _arguments(entry: ProblemEntry, inside: str) -> dict[str, Any]:
     """Return the parameters of a registered function that are written in a name."""
     where, parameters = f"problem '{entry.name}'", entry.parameters
     accepted = (
-        f"expected {entry.name}({', '.join(f'{k}={v}' for k, v in parameters.items())})"
+        f"expected {entry.name}({', '.join(f'{k}={json.dumps(v)}' for k, v in parameters.items())})"
         if parameters
         else "it takes no parameters"
     )
@@ -210,13 +210,22 @@ def _arguments(entry: ProblemEntry, inside: str) -> dict[str, Any]:
         values = _items(inside, where)
     except JbrlError as error:
         raise JbrlError(f"{error}: {accepted}") from None
-    for key, value in values.items():
+    for key in values:
         if key not in parameters:
             hint = nearest(key, parameters) if parameters else f": {accepted}"
             raise JbrlError(f"{where}: unknown parameter '{shown(key, str)}'{hint}")
-        if not re.fullmatch(r"[+-]?\d{1,9}", value):
-            raise JbrlError(f"{where}: {key} = {shown(value, str)}: expected an integer")
-    return {key: int(value) for key, value in values.items()}
+    return {key: _argument(key, text, parameters[key], where) for key, text in values.items()}
+
+
+def _argument(key: str, text: str, default: int | str, where: str) -> int | str:
+    """Return a parameter as it is written: an integer, or a text in quotes, as the default is."""
+    if isinstance(default, int):
+        if re.fullmatch(r"[+-]?\d{1,9}", text):
+            return int(text)
+        raise JbrlError(f"{where}: {key} = {shown(text, str)}: expected an integer")
+    if len(text) > 1 and text[0] == text[-1] and text[0] in "\"'":
+        return text[1:-1]
+    raise JbrlError(f"{where}: {key} = {shown(text, str)}: expected a text in quotes")
 
 
 def read_settings(cls: type[Environment[Any]], inside: str, where: str) -> dict[str, Any]:

@@ -265,8 +265,8 @@ class ProblemEntry:
         return summary(self.make)
 
     @property
-    def parameters(self) -> dict[str, int]:
-        """Parameters and their defaults: all are integers."""
+    def parameters(self) -> dict[str, int | str]:
+        """Parameters and their defaults: integers and texts."""
         return {p.name: p.default for p in inspect.signature(self.make).parameters.values()}
 
 
@@ -279,7 +279,7 @@ Maker = TypeVar("Maker", bound=Callable[..., DirichletMDPs | Setting])
 
 
 def register_problem(name: str, *, title: str, cite: str = "") -> Callable[[Maker], Maker]:
-    """Register a function (decorator) of integer parameters, all with defaults, that returns a
+    """Register a function (decorator) of integers and texts, all with defaults, that returns a
     distribution over MDPs or a `Setting`.
     """
 

@@ -148,6 +148,18 @@ def test_a_bandit_is_solved_exactly(arms: int, pulls: int) -> None:
     assert found.rarest is None
 
 
+def test_a_bandit_of_a_long_lifetime_is_known_to_within_an_error() -> None:
+    """Where the look-ahead ends at the horizon, the limits of Gittins indices agree with it."""
+    name = 'Bandit(arms=2,prior="1 1; 1 3")'
+    found = jbrl.bound(name, discount=0.6, horizon=40)
+    ahead = jbrl.bound(name, discount=0.6, horizon=40, decisions=40)
+    assert found.confidence == 1
+    assert found.close
+    assert found.lower - 1e-9 <= ahead.lower <= found.upper + 1e-9
+    assert "exact to within" in _lines(found)[1]
+    assert "Gittins indices" in _lines(found)[2]
+
+
 def test_the_command_says_what_a_bracket_assumes_and_what_it_may_not_see() -> None:
     one = rare(1e-6, 1e6)
     found = jbrl.bound(one, horizon=6, decisions=1, played=64)

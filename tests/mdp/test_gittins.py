@@ -1,0 +1,126 @@
+"""Gittins indices and the values of bandits, held against published tables and plain induction."""
+
+import functools
+import itertools
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+
+from jbrl.mdp.dirichlet import distribution
+from jbrl.mdp.gittins import Arm, as_bandit, best_at_most, value
+from jbrl.problems.lookup import problem
+
+
+def bernoulli(wins: float, losses: float) -> Arm:
+    return Arm((0.0, 1.0), (float(losses), float(wins)))
+
+
+# Gittins 1989, table of the Bernoulli reward process, by (wins, losses) of the beta distribution
+TABLE = {
+    (1, 1, 0.9): 0.7029,
+    (2, 2, 0.9): 0.6346,
+    (3, 3, 0.9): 0.6010,
+    (10, 2, 0.9): 0.8695,
+    (1, 1, 0.99): 0.8699,
+}
+
+
+@pytest.mark.parametrize(
+    "cell", [pytest.param(c, marks=pytest.mark.slow) if c[2] > 0.9 else c for c in TABLE]
+)
+def test_indices_are_those_of_the_published_table(cell: tuple[int, int, float]) -> None:
+    wins, losses, discount = cell
+    low, high = bernoulli(wins, losses).index(discount)
+    assert low <= high <= low + 2e-5
+    assert (low + high) / 2 == pytest.approx(TABLE[cell], abs=6e-5)
+
+
+def by_induction(arms: Sequence[Arm], discount: float, pulls: int) -> float:
+    """Return the value of the best way to pull so often, by recursion over counts."""
+
+    @functools.cache
+    def best(counts: tuple[tuple[float, ...], ...], left: int) -> float:
+        if left == 0:
+            return 0.0
+        found = []
+        for k, (arm, weights) in enumerate(zip(arms, counts, strict=True)):
+            q = 0.0
+            for j, reward in enumerate(arm.rewards):
+                more = tuple(w + (i == j) for i, w in enumerate(weights))
+                after = best((*counts[:k], more, *counts[k + 1 :]), left - 1)
+                q += weights[j] / sum(weights) * (reward + discount * after)
+            found.append(q)
+        return max(found)
+
+    return best(tuple(arm.concentrations for arm in arms), pulls)
+
+
+CASES = {
+    "alike": ([bernoulli(1, 1)] * 2, 0.5, 18),
+    "two kinds": ([bernoulli(1, 1), bernoulli(3, 2), bernoulli(3, 2)], 0.3, 10),
+    "three rewards": ([Arm((-1.0, 0.5, 2.0), (1.0, 2.0, 0.5)), bernoulli(4, 1)], 0.4, 11),
+    "known": ([bernoulli(1, 2), Arm((0.45,), (1.0,))], 0.5, 20),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_the_value_is_that_of_induction(case: str) -> None:
+    """The rest after the pulls is worth at most what the greatest reward for ever is."""
+    arms, discount, pulls = CASES[case]
+    low, high = value(arms, discount)
+    assert low <= high <= low + 3e-6 * (1 + abs(low))
+    found, rest = by_induction(arms, discount, pulls), discount**pulls / (1 - discount)
+    assert low - 2 * rest - 1e-9 <= found <= high + 1e-9
+    assert found >= low - 2 * rest
+
+
+def test_no_limits_of_a_lifetime_are_false() -> None:
+    """Of 24 problems with arms that differ, one state or two; nothing is random in the limits."""
+    generator = np.random.default_rng(0)
+    for number in range(24):
+        rows = generator.choice([0.5, 1.0, 2.0, 6.0], (2, 2 + number % 2))
+        prior = ";".join(" ".join(map(str, row)) for row in rows)
+        states = 1 + number // 2 % 2
+        bandit = as_bandit(problem(f'Bandit(prior="{prior}",states={states})').mdps)
+        assert (len(bandit.rooms), bandit.decisions) == (states, 2)
+        horizon = 2 * states * 5
+        low, high = bandit.value(0.8, horizon)
+        # A room is come back to after 2 * states decisions, and its pulls bear on it alone.
+        exact = sum(
+            0.8 ** (2 * k) * by_induction(room, 0.8 ** (2 * states), 5)
+            for k, room in enumerate(bandit.rooms)
+        )
+        assert low - 1e-9 <= exact <= high + 1e-9
+        assert high - low <= 0.8**horizon * states * 2
+
+
+def test_the_bound_of_the_best_arm_holds() -> None:
+    draws = np.random.default_rng(1).beta(1, 2, (100_000, 5)).max(1).mean()
+    assert draws <= best_at_most((bernoulli(1, 2),) * 5) <= 1
+
+
+@pytest.mark.parametrize("name", ["GC", "Grid", "GDL", "UGC", "ShortestPath"])
+def test_what_is_no_bandit_is_not_taken_for_one(name: str) -> None:
+    assert as_bandit(problem(name).mdps) is None
+
+
+@pytest.mark.parametrize("broken", ["reward", "choice", "first", "sometimes longer"])
+def test_a_bandit_must_lead_back_alike_without_a_reward(broken: str) -> None:
+    mdps = problem("Bandit").mdps
+    weights, rewards = mdps.concentrations.copy(), mdps.rewards.copy()
+    first = -1 if broken == "first" else 0
+    if broken == "reward":
+        rewards[1, 0, 0] = 1
+    elif broken == "choice":
+        weights[1, 0] = (0, 0, 1)
+    elif broken == "sometimes longer":
+        weights[1] = (0, 0, 1)
+    assert as_bandit(distribution(weights, rewards, first)) is None
+
+
+def test_symmetric_arms_share_what_they_are_worth() -> None:
+    """The value does not depend on the order of arms."""
+    arms = [bernoulli(1, 1), bernoulli(2, 1), bernoulli(1, 4)]
+    found = {value(list(order), 0.7) for order in itertools.permutations(arms)}
+    assert np.ptp(np.array(list(found)), axis=0).max() <= 1e-9
