@@ -81,7 +81,7 @@ def test_import_contracts_hold() -> None:
 
 def test_playing_needs_neither_terminal_nor_report() -> None:
     # None: cannot be imported
-    hidden = ("typer", "rich", "pydantic", "jinja2", "matplotlib")
+    hidden = ("typer", "rich", "jinja2", "matplotlib")
     done = python(
         f"import sys; sys.modules |= dict.fromkeys({hidden}); import jbrl, jbrl.play.experiment"
     )

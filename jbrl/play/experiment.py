@@ -8,7 +8,7 @@ import dataclasses
 import itertools
 import math
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -24,7 +24,7 @@ from jbrl.mdp.sampling import stream
 from jbrl.play import batching, compilation
 from jbrl.play.compilation import Program
 from jbrl.play.offline import Learned, SearchCheckpoint, Trials, learn, train
-from jbrl.play.protocol import Chunk, Protocol, Trained, failure_of
+from jbrl.play.protocol import Chunk, Protocol, Trained, joined
 from jbrl.play.resources import Resources
 from jbrl.play.scheduler import Results, Scheduler
 from jbrl.play.stepping import Latency, Player, measure
@@ -36,14 +36,6 @@ from jbrl.rollout.faults import ILLEGAL_ACTION, nan_path, said_of_nan
 from jbrl.rollout.steps import RolloutInputs, Trajectory, begin, discounted, draw_inputs, play_steps
 
 TIMED_DECISIONS = 25  # of each trajectory that is played for its time alone
-
-
-class Checked(NamedTuple):
-    """Trajectories on the host, and which of them have failed."""
-
-    trajectory: Trajectory
-    failed: npt.NDArray[Any]  # [n] bool
-    failure: str  # why the first of them did; "": none
 
 
 class Run:
@@ -220,9 +212,9 @@ class Run:
 
     def checked(
         self, played: tuple[Trajectory, jax.Array], numbers: npt.NDArray[Any], count: int
-    ) -> Checked:
-        """Return the first `count` trajectories, on the host, of what has been played on
-        MDPs `numbers`.
+    ) -> Chunk:
+        """Return the results of the first `count` trajectories of what has been played on MDPs
+        `numbers`, without times.
 
         Raises:
           JbrlError: the agent has chosen an action that is none, or its state holds NaN at the end,
@@ -237,7 +229,18 @@ class Run:
             failure = f"{where}: {self._refusal(int(faults[first]))}"
             if not may_diverge(self.agent):
                 raise JbrlError(failure)
-        return Checked(trajectory, failed, failure)
+        rewards = trajectory.rewards
+        returns = np.where(failed, np.nan, discounted(rewards, self.protocol.discount))
+        moves = {name: getattr(trajectory, name) for name in ("states", "actions", "rewards")}
+        return Chunk(
+            start=int(numbers[0]),
+            returns=returns,
+            trajectories=moves if self.record else None,
+            online_seconds=0.0,
+            decisions=rewards.size,
+            failed=failed,
+            failure=failure,
+        )
 
     def _refusal(self, fault: int) -> str:
         """Return the agent's mistake."""
@@ -248,26 +251,6 @@ class Run:
             begin, self.agent, self.knowledge, jax.eval_shape(_draw, self.test, number)
         )
         return said_of_nan(nan_path(state, fault))
-
-    def chunk(self, start: int, parts: Sequence[Checked], took: Duration) -> Chunk:
-        """Return results of consecutive trajectories."""
-        played: Any = jax.tree.map(
-            lambda *v: np.concatenate(v), *(part.trajectory for part in parts)
-        )
-        failed = np.concatenate([part.failed for part in parts])
-        returns = discounted(played.rewards, self.protocol.discount)
-        moves = {"states": played.states, "actions": played.actions, "rewards": played.rewards}
-        return Chunk(
-            start,
-            np.where(failed, np.nan, returns),
-            moves if self.record else None,
-            took.seconds,
-            played.rewards.size,
-            online_spread=took.spread,
-            failed=failed,
-            failure=failure_of(parts),
-            processor_seconds=self.per_device(took.processor, len(self.devices)),
-        )
 
     def per_device(self, processor: float, working: int) -> float:
         """Return the processor seconds of each CPU device that worked; NaN on accelerators, for
@@ -438,10 +421,14 @@ class MDPScheduler(Scheduler):
     ) -> Chunk | BaseException:
         """Return the results of consecutive groups of a run; `total` MDPs have counted."""
         try:
-            checked = [run.checked(played, numbers, n) for _, numbers, n, played in parts]
-            share = sum(n for _, _, n, _ in parts)
-            part = Duration(*(v * share / total for v in took))
-            return run.chunk(int(parts[0][1][0]), checked, part)
+            whole = joined([run.checked(played, numbers, n) for _, numbers, n, played in parts])
+            seconds, spread, processor = (v * len(whole.returns) / total for v in took)
+            return dataclasses.replace(
+                whole,
+                online_seconds=seconds,
+                online_spread=spread,
+                processor_seconds=run.per_device(processor, len(run.devices)),
+            )
         except (Exception, SystemExit) as error:  # an error of one agent: the others continue
             return error
 

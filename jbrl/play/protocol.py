@@ -149,6 +149,11 @@ class Chunk:
     # as `online_seconds`, of each CPU device that worked: less where others kept the machine busy
     processor_seconds: float = math.nan
 
+    @property
+    def lost(self) -> np.ndarray:
+        """Which lifetimes failed, [n] bool."""
+        return np.zeros(len(self.returns), bool) if self.failed is None else self.failed
+
 
 class Trained(NamedTuple):
     """An agent that is ready to play, and the rules that it was trained for."""
@@ -227,18 +232,25 @@ class Played:
         return content + notebook.histogram(self.returns[self._whole], "score of a lifetime")
 
 
-def joined(parts: Sequence[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
-    """Join arrays of consecutive chunks by name."""
-    return (
-        {name: np.concatenate([part[name] for part in parts]) for name in parts[0]} if parts else {}
+def joined(chunks: Sequence[Chunk]) -> Chunk:
+    """Return consecutive chunks, none or more, as one."""
+
+    def arrays(parts: list[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
+        names = parts[0] if parts else ()
+        return {name: np.concatenate([part[name] for part in parts]) for name in names}
+
+    return Chunk(
+        start=chunks[0].start if chunks else 0,
+        returns=np.concatenate([np.zeros(0), *(chunk.returns for chunk in chunks)]),
+        trajectories=arrays([c.trajectories for c in chunks if c.trajectories is not None]) or None,
+        online_seconds=sum(chunk.online_seconds for chunk in chunks),
+        decisions=sum(chunk.decisions for chunk in chunks),
+        metrics=arrays([chunk.metrics for chunk in chunks]),
+        online_spread=sum(chunk.online_spread for chunk in chunks),
+        failed=np.concatenate([np.zeros(0, bool), *(chunk.lost for chunk in chunks)]),
+        failure=next((chunk.failure for chunk in chunks if chunk.failure), ""),
+        processor_seconds=sum(chunk.processor_seconds for chunk in chunks),
     )
-
-
-def failure_of(parts: Sequence[Any]) -> str:
-    """Return why the first of the lifetimes that failed did, "" where none has, from parts with
-    `failure` in their order.
-    """
-    return next((part.failure for part in parts if part.failure), "")
 
 
 def played(parts: list[Chunk], **facts: object) -> Played:
@@ -247,17 +259,15 @@ def played(parts: list[Chunk], **facts: object) -> Played:
     Raises:
       JbrlError: all lifetimes have failed.
     """
-    failure, returns = failure_of(parts), np.concatenate([part.returns for part in parts])
-    if failure and np.isnan(returns).all():
-        raise JbrlError(failure)
-    decisions = sum(part.decisions for part in parts)
-    moves = [part.trajectories for part in parts if part.trajectories is not None]
+    whole = joined(parts)
+    if whole.failure and np.isnan(whole.returns).all():
+        raise JbrlError(whole.failure)
     return Played(
-        returns=returns,
-        trajectories=joined(moves) or None,
-        online_seconds=sum(part.online_seconds for part in parts) / decisions,
-        decisions=decisions,
-        metrics=joined([part.metrics for part in parts]),
-        failure=failure,
+        returns=whole.returns,
+        trajectories=whole.trajectories,
+        online_seconds=whole.online_seconds / whole.decisions,
+        decisions=whole.decisions,
+        metrics=whole.metrics,
+        failure=whole.failure,
         **facts,  # type: ignore[arg-type]
     )

@@ -14,7 +14,7 @@ from jbrl.play import compilation
 from jbrl.play.experiment import Run
 from jbrl.play.machine import versions
 from jbrl.play.offline import Learned, SearchCheckpoint
-from jbrl.play.protocol import Chunk, failure_of, joined
+from jbrl.play.protocol import Chunk, joined
 from jbrl.play.timing import known
 from jbrl.play.unit import Unit
 from jbrl.rollout.contract import Findings
@@ -156,29 +156,24 @@ class Played:
         header: dict[str, Any],
         flight: dict[str, np.ndarray] | None = None,
     ) -> tuple[dict[str, Any], np.ndarray]:
+        whole = joined(self.chunks)
+        n = max(1, whole.decisions)
         header = {
-            "online_seconds": self.seconds / max(1, self.decisions),
-            "decisions": self.decisions,
+            "online_seconds": whole.online_seconds / n,
+            "online_seconds_spread": known(whole.online_spread / n),
+            "online_processor_seconds": known(whole.processor_seconds / n),
+            "decisions": whole.decisions,
             **header,
+            **({"stacked": self.stacked} if self.stacked else {}),
+            **({"failure": whole.failure} if whole.failure else {}),
         }
-        spread = sum(chunk.online_spread for chunk in self.chunks)
-        header.setdefault("online_seconds_spread", known(spread / max(1, self.decisions)))
-        processor = sum(chunk.processor_seconds for chunk in self.chunks)
-        header.setdefault("online_processor_seconds", known(processor / max(1, self.decisions)))
-        header |= {"stacked": self.stacked} if self.stacked else {}
-        failure = failure_of(self.chunks)
-        header |= {"failure": failure} if failure else {}
-        returns = np.concatenate([np.zeros(0), *(chunk.returns for chunk in self.chunks)])
-        arrays = joined(
-            [chunk.trajectories for chunk in self.chunks if chunk.trajectories is not None]
-        )
-        arrays |= {
-            f"{METRIC}{name}": values
-            for name, values in joined([chunk.metrics for chunk in self.chunks]).items()
+        arrays = {
+            **(whole.trajectories or {}),
+            **{f"{METRIC}{name}": values for name, values in whole.metrics.items()},
+            **{f"{FLIGHT}{name}": values for name, values in (flight or {}).items()},
         }
-        arrays |= {f"{FLIGHT}{name}": values for name, values in (flight or {}).items()}
-        store.save(unit, header, returns, arrays)
-        return header, returns
+        store.save(unit, header, whole.returns, arrays)
+        return header, whole.returns
 
 
 def before(unit: Unit, store: Store, platform: str) -> Played:
@@ -243,9 +238,7 @@ def check_returns(chunk: Chunk) -> Chunk:
     Raises:
       FloatingPointError: names the first lifetime of which it is not.
     """
-    finite = np.isfinite(chunk.returns)
-    if chunk.failed is not None:
-        finite |= chunk.failed
+    finite = np.isfinite(chunk.returns) | chunk.lost
     if not finite.all():
         raise FloatingPointError(
             f"the score in environment {chunk.start + int(np.argmin(finite))} is not a finite "
@@ -264,12 +257,12 @@ def conclude(unit: Unit, store: Store, run: Run, played: Played, facts: dict[str
         else (run.latency().columns() if unit.latency else {})
     )
     facts = {**facts, **times, "compile_seconds": run.compile_seconds, "status": "done"}
-    failure = failure_of(played.chunks)
-    if failure:
-        lost, n = sum(int(np.isnan(chunk.returns).sum()) for chunk in played.chunks), played.n
+    whole = joined(played.chunks)
+    if whole.failure:
+        lost, n = int(whole.lost.sum()), len(whole.returns)
         others = "; the others have scores" if lost < n else ""
         counted = f" ({lost:,} of {n:,} lifetimes have failed{others})" if n > 1 else ""
-        facts |= {"status": "failed", "reason": f"{failure}{counted}"}
+        facts |= {"status": "failed", "reason": f"{whole.failure}{counted}"}
     return played.save(unit, store, facts)
 
 
