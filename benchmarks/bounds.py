@@ -21,11 +21,12 @@ from threadpoolctl import threadpool_limits
 
 import jbrl
 from jbrl.bayes_optimal import samples
-from jbrl.bayes_optimal.counts import Layers
-from jbrl.bayes_optimal.look_ahead import LookAhead, solve
-from jbrl.bayes_optimal.model import make_model
+from jbrl.bayes_optimal.look_ahead import LookAhead
 from jbrl.bayes_optimal.moves import LEAST_MDPS, MOST_BACKS, Forgetting, find_moves, grow
 from jbrl.bayes_optimal.samples import estimate
+from jbrl.mdp.backward import solve
+from jbrl.mdp.counts import Layers
+from jbrl.mdp.model import make_model
 
 CASES = (("GC", 20), ("GDL", 34), ("GC(n_states=8)", 19))
 N_MDPS = 1024

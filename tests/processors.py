@@ -24,12 +24,12 @@ import jbrl
 from experiments.formula_sets import enumerate_set
 from jbrl.agents.opps.bandits import Streams
 from jbrl.agents.opps.ucb import UCBV
-from jbrl.bayes_optimal.lifetimes import LANES, Chance
+from jbrl.bayes_optimal.chance import Chance
 from jbrl.mdp.mdp import decisions_until
 from jbrl.rollout.steps import discounted
 from jbrl.study.file import load_study
 from tests.bayes_optimal.exact import PRIORS, problem
-from tests.bayes_optimal.test_leaves import lifetimes
+from tests.bayes_optimal.test_lower import suggested
 from tests.test_pins import FEW, digest, study_of
 
 BLAS = "libscipy_openblas"  # of wheels of NumPy and SciPy
@@ -70,7 +70,7 @@ def numbers() -> dict[str, str]:
     bandit = UCBV(5.0)
     waiting = Streams(pulled.ravel(), np.full(20, 200))
     state, _ = bandit.advance(bandit.start(20), waiting, 1000)
-    played = lifetimes("fractions", 2).play(0.5, LANES, np.random.SeedSequence(3))
+    played = suggested("fractions", 6)[-1].play(256, np.random.SeedSequence(3))
     return {
         "discounted returns": digest(discounted(rewards, 0.95)),
         "identities of units": _hash("\n".join(ids).encode()),

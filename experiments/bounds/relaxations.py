@@ -22,12 +22,13 @@ import numpy as np
 import jbrl
 from jbrl.bayes_optimal import samples
 from jbrl.bayes_optimal.bracket import one_thread
-from jbrl.bayes_optimal.counts import Cell, Layers
+from jbrl.bayes_optimal.chance import Chance
 from jbrl.bayes_optimal.hidden_ahead import candidates, hide
-from jbrl.bayes_optimal.lifetimes import Chance
-from jbrl.bayes_optimal.look_ahead import LookAhead, mean_values
-from jbrl.bayes_optimal.model import make_model
+from jbrl.bayes_optimal.look_ahead import LookAhead
 from jbrl.bayes_optimal.samples import Control, Weights, estimate
+from jbrl.mdp.backward import mean_values
+from jbrl.mdp.counts import Cell, Layers
+from jbrl.mdp.model import make_model
 
 DISCOUNT, HORIZON = 0.95, 250
 N_MDPS, REPLICATIONS = 1024, 2

@@ -13,12 +13,10 @@ from threadpoolctl import threadpool_limits
 
 from jbrl.base.errors import JbrlError
 from jbrl.base.files import write_whole
-from jbrl.bayes_optimal.counts import Layers
 from jbrl.bayes_optimal.hidden_ahead import hide
 from jbrl.bayes_optimal.limits import lower_limit
 from jbrl.bayes_optimal.look_ahead import LookAhead, Replication
 from jbrl.bayes_optimal.lower import LEAST_PLAYED, TRIAL, Candidate, candidates, find_agents
-from jbrl.bayes_optimal.model import Model, make_model
 from jbrl.bayes_optimal.moves import forgetting
 from jbrl.bayes_optimal.plan import (
     Plan,
@@ -31,7 +29,9 @@ from jbrl.bayes_optimal.plan import (
 from jbrl.bayes_optimal.repeats import repeats
 from jbrl.bayes_optimal.samples import Control
 from jbrl.environments.spec import Steps
+from jbrl.mdp.counts import Layers
 from jbrl.mdp.gittins import as_bandit
+from jbrl.mdp.model import Model, make_model
 from jbrl.play.machine import available_cores, memory_bytes
 from jbrl.play.protocol import Protocol
 from jbrl.play.unit import canonical

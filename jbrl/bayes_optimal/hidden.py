@@ -18,8 +18,8 @@ import numpy as np
 from scipy.stats import qmc
 
 from jbrl.bayes_optimal import samples
-from jbrl.bayes_optimal.counts import BlockCounts, Total
-from jbrl.bayes_optimal.model import Model, sweep
+from jbrl.mdp.counts import BlockCounts, Total
+from jbrl.mdp.model import Model, sweep
 
 DRAWS = 16  # of the hidden rows when they are shown; a power of 2
 CORRECTIONS = 12  # of a bracket of a fixed point

@@ -13,12 +13,12 @@ from functools import partial
 import numpy as np
 
 from jbrl.bayes_optimal import samples
-from jbrl.bayes_optimal.counts import Cell, Layers, Total
 from jbrl.bayes_optimal.hidden import Between, Hidden, Worth, sums
 from jbrl.bayes_optimal.look_ahead import LookAhead, Replication
-from jbrl.bayes_optimal.model import Model
 from jbrl.bayes_optimal.plan import BACKED_UP, PRODUCTS
 from jbrl.bayes_optimal.samples import CHUNK, Control, Weights, cut_blocks, estimate, variables_of
+from jbrl.mdp.counts import Cell, Layers, Total
+from jbrl.mdp.model import Model
 
 MOST_SPLITS = 3000  # of the counts of the hidden state after its last outcome
 MOST_DIVISIONS = 20 * MOST_SPLITS  # of them, exchangeable rows apart

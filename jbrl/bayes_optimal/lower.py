@@ -9,26 +9,26 @@ from pathlib import Path
 
 import numpy as np
 
+from jbrl.agents.bayes.look_ahead import LookAheadAgent, begin, deepest, plan_ahead
 from jbrl.agents.complete import played_agent
 from jbrl.agents.registry import AGENTS, find_agent
 from jbrl.base.errors import JbrlError
 from jbrl.base.plugins import is_outside, source_digest
-from jbrl.bayes_optimal.counts import Layers
-from jbrl.bayes_optimal.lifetimes import LANES, Chance, Lifetimes
-from jbrl.bayes_optimal.look_ahead import Table, make_table, mean_values
+from jbrl.bayes_optimal.chance import Chance
+from jbrl.mdp.counts import Layers
 from jbrl.play.play import play
 from jbrl.play.protocol import Played, Protocol
 from jbrl.play.unit import canonical
 from jbrl.rollout.contract import Agent, OfflineSearch, Oracle
 from jbrl.study.cost import decision_seconds, search_seconds
+from jbrl.study.portfolio import setting_name
 
-TRIAL = 2 * LANES  # MDPs in which candidates are compared
-AT_ONCE = 2**16  # lifetimes whose transitions are kept at once
+TRIAL = 8192  # MDPs in which candidates are compared
+AT_ONCE = 2**14  # lifetimes whose transitions are kept at once
 LEAST_PLAYED = 256  # MDPs, however little time there is
-DEEPEST, MOST_LEAVES = 30, 50_000  # of the look-ahead whose choices are tabulated
-MOST_TABLED_ROWS = 30_000  # uncertain rows of all cells after it: half a millisecond each
 ROUNDING = 1e-5  # of returns in single precision
 BONUSES = (0.0, 0.03, 0.1, 0.3)  # as a part of the range of rewards
+AHEAD = "Look-ahead"
 
 Player = Callable[[int, np.random.SeedSequence], np.ndarray]
 
@@ -89,32 +89,27 @@ def candidates(
       training: seed of the searches of agents that search on their prior.
     """
     discount, horizon = protocol.discount, protocol.horizon
-    decisions = _decisions(layers, horizon)
+    ahead = LookAheadAgent(decisions=deepest(layers, horizon))
 
     @functools.cache
-    def lifetimes() -> Lifetimes:
-        table = _table(layers, decisions, discount, horizon, threads)
-        return Lifetimes(table, discount, horizon)
+    def found() -> dict[str, np.ndarray]:
+        *_, last = plan_ahead(layers, ahead.decisions, discount, horizon, begin(), threads)
+        return ahead.weights(last)
 
+    plays = functools.partial(play, prior=protocol.test, horizon=horizon, discount=discount)
     chance, policies = Chance(layers.model.mdps, discount, horizon), []
     least = chance.least(layers.model.first_states)
     least -= ROUNDING * max(1.0, abs(least))
     for bonus in sorted({round(share * layers.model.reward_range, 6) for share in BONUSES}):
-
-        def lookahead(n: int, seed: np.random.SeedSequence, bonus: float = bonus) -> np.ndarray:
-            return lifetimes().play(bonus, n, seed)
-
-        name = (
-            f"look-ahead of {decisions} decisions, then the posterior mean with bonus "
-            f"{bonus:g} / (1 + n)"
-        )
-        policies.append(Candidate(name, lookahead, least))
+        one = dataclasses.replace(ahead, beta=bonus)
+        player = _player(functools.partial(_trained, one, found), plays, chance.of)
+        policies.append(Candidate(setting_name(one), player, least, _digest(one, AHEAD)))
     for name, agent in agents.items():
-        plays = functools.partial(play, prior=protocol.test, horizon=horizon, discount=discount)
-        player, digest = _player(agent, plays, training, chance.of), _digest(agent, name)
+        policy = functools.partial(_policy, agent, plays, training)
         search = search_seconds(agent, protocol) / threads
         each = decision_seconds(agent, protocol) * horizon / threads
-        policies.append(Candidate(name, player, least, digest, search, each))
+        player = _player(policy, plays, chance.of)
+        policies.append(Candidate(name, player, least, _digest(agent, name), search, each))
     return policies
 
 
@@ -131,25 +126,30 @@ def _digest(agent: Agent, name: str) -> str:
     return hashlib.sha256(identity.encode()).hexdigest()[:8]
 
 
+def _trained(agent: LookAheadAgent, found: Callable[[], dict[str, np.ndarray]]) -> Agent:
+    return agent.trained(found())
+
+
+def _policy(agent: Agent, plays: Callable[..., Played], training: int) -> Agent:
+    """Return the agent that plays: of one that searches its finding."""
+    searches = isinstance(agent, OfflineSearch)
+    learned = plays(agent, n_environments=1, seed=training).learned if searches else None
+    return agent if learned is None else learned.strategy
+
+
 def _player(
-    agent: Agent,
+    policy: Callable[[], Agent],
     plays: Callable[..., Played],
-    training: int,
     chance: Callable[[Mapping[str, np.ndarray]], np.ndarray],
 ) -> Player:
-    @functools.cache
-    def policy() -> Agent:
-        """Return the agent that plays: of one that searches its finding, the same in all calls."""
-        searches = isinstance(agent, OfflineSearch)
-        learned = plays(agent, n_environments=1, seed=training).learned if searches else None
-        return agent if learned is None else learned.strategy
+    same = functools.cache(policy)  # in all calls
 
     def player(n: int, seed: np.random.SeedSequence) -> np.ndarray:
         seeds = map(int, seed.generate_state(math.ceil(n / AT_ONCE)))
         sizes = [min(AT_ONCE, n - first) for first in range(0, n, AT_ONCE)]
         returns = []
         for size, own in zip(sizes, seeds, strict=True):
-            played = plays(policy(), n_environments=size, seed=own, record=True)
+            played = plays(same(), n_environments=size, seed=own, record=True)
             if played.failure:
                 raise JbrlError(played.failure)
             assert played.trajectories is not None
@@ -157,24 +157,3 @@ def _player(
         return np.concatenate(returns)
 
     return player
-
-
-def _decisions(layers: Layers, horizon: int) -> int:
-    """Return the depth of the deepest look-ahead that is small."""
-    decisions = 0
-    while decisions < min(DEEPEST, horizon) and _is_small(layers, decisions + 1):
-        decisions += 1
-    return decisions
-
-
-def _is_small(layers: Layers, decisions: int) -> bool:
-    if layers.divisions(decisions) > MOST_LEAVES or layers.count(decisions) > MOST_LEAVES:
-        return False
-    return len(layers.layer(decisions)) * layers.model.n_uncertain <= MOST_TABLED_ROWS
-
-
-def _table(layers: Layers, decisions: int, discount: float, horizon: int, threads: int) -> Table:
-    """Return the choices of a look-ahead with the values of mean MDPs after it."""
-    cells = layers.layer(decisions)
-    leaves = mean_values(layers, cells, discount, horizon - decisions, threads)
-    return make_table(layers, decisions, leaves, discount, threads)

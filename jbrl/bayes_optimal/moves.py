@@ -17,7 +17,7 @@ from scipy.special import betaln
 from jbrl.bayes_optimal import samples
 from jbrl.bayes_optimal.limits import upper_margin_by_moment
 from jbrl.bayes_optimal.look_ahead import Replication
-from jbrl.bayes_optimal.model import Block, Model
+from jbrl.mdp.model import Block, Model
 
 MOST_NODES = 100_000
 MOST_BACKS = 1  # moves back before the MDP is revealed

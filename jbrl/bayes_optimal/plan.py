@@ -7,11 +7,10 @@ import numpy as np
 from scipy.stats import t as student
 
 from jbrl.base.errors import JbrlError, bytes_text
-from jbrl.bayes_optimal.counts import Layers
-from jbrl.bayes_optimal.lifetimes import LANES, Rows
 from jbrl.bayes_optimal.look_ahead import PILOT
-from jbrl.bayes_optimal.model import Model
 from jbrl.bayes_optimal.samples import CHUNK, MOST_FREE, n_features
+from jbrl.mdp.counts import Layers
+from jbrl.mdp.model import Model
 
 MOST_BLOCKS = 60  # states with uncertain rows: an array has an axis for each
 MOST_ROWS = 4096  # uncertain rows of a problem
@@ -33,14 +32,13 @@ LEAST_MDPS, USUAL_MDPS, MOST_MDPS = 2048, 4096, 2**15  # of a replication
 BUDGET = 60.0  # seconds, where nothing else is said
 SHARE = 0.6  # of the budget for the upper end
 AHEAD = 0.5  # of that, what a look-ahead without any other relaxation may take
-PLAYED, MOST_PLAYED = 5 * LANES, 200 * LANES
+PLAYED, MOST_PLAYED = 20_480, 819_200
 LARGEST_PLAYED = 10**8
 PLAYED_RATE = 3000.0  # MDPs that an agent plays in a second on a core, 250 decisions each,
 PLAYED_ROWS = 20  # with up to so many uncertain rows
 VALUE = 8  # bytes
 CELL = 1024  # bytes of the totals of a cell
 FEATURES = 3  # times that the features of the least squares are in memory at once
-LIFETIME = 40  # bytes of a transition in a lifetime that is played: its probability, its counts
 
 
 @dataclasses.dataclass(frozen=True)
@@ -91,7 +89,7 @@ class Sizes:
         self._layers = layers
         model = layers.model
         self._samples = bytes_of_samples(model, PILOT)
-        self._least = max(self._samples + bytes_of_fit(model), bytes_of_lifetimes(model))
+        self._least = self._samples + bytes_of_fit(model)
         self._found: list[Size] = []
 
     def of(self, decisions: int) -> Size | None:
@@ -188,7 +186,7 @@ def make_plan(
     playing = (1 - SHARE) / 2 * limit
     rate = PLAYED_RATE * min(1, PLAYED_ROWS / max(1, layers.model.n_uncertain))
     played = int(playing * rate * threads * 250 / horizon)
-    n_played = max(PLAYED, min(MOST_PLAYED, played // LANES * LANES))
+    n_played = max(PLAYED, min(MOST_PLAYED, played))
     by = None if limit_of_size is None else limit_of_size.by
     return Plan(size, n_mdps, REPLICATIONS, n_played, upper, playing, limit, limited_by=by)
 
@@ -270,11 +268,6 @@ def bytes_of_samples(model: Model, n_mdps: int) -> int:
 def bytes_of_fit(model: Model) -> int:
     """Return what the fit of the control function takes."""
     return FEATURES * VALUE * PILOT * n_features(model.n_free)
-
-
-def bytes_of_lifetimes(model: Model) -> int:
-    """Return what lifetimes of a policy of the look-ahead take."""
-    return LIFETIME * LANES * Rows.of(model).concentrations.size
 
 
 def standard_error(samples: np.ndarray) -> float:

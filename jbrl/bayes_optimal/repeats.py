@@ -11,7 +11,7 @@ import itertools
 
 import numpy as np
 
-from jbrl.bayes_optimal.model import Model
+from jbrl.mdp.model import Model
 
 MOST = 250  # outcomes of a kind that are counted; with more, each decision pays the reward
 MOST_STEPS = 1000  # decisions; after them, too

@@ -21,8 +21,8 @@ import numpy as np
 from scipy.special import betaincinv
 from scipy.stats import qmc
 
-from jbrl.bayes_optimal.counts import Cell, Layers, Splits, Total
-from jbrl.bayes_optimal.model import Block, Model, sweep
+from jbrl.mdp.counts import Cell, Layers, Splits, Total
+from jbrl.mdp.model import Block, Model, sweep
 
 MOST_FREE = qmc.Sobol.MAXDIM  # free transition probabilities, each a dimension of a sequence
 SMALLEST_LOG = -700.0  # of a probability: below, exp() is 0 in double precision

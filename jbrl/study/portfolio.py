@@ -22,6 +22,7 @@ from jbrl.study.cost import compile_seconds, decision_seconds, search_seconds
 SETTINGS: dict[str, dict[str, tuple[Any, ...]]] = {
     "e-Greedy": {"epsilon": (0.0, 0.05, 0.2)},
     "BEB": {"beta": (0.25, 1.0, 4.0, 16.0)},
+    "Look-ahead": {"beta": (0.0, 1.0)},
     "Soft-max": {"tau": (0.05, 0.2, 0.6)},
     "VDBE-e-Greedy": {"sigma": (1.0, 10.0), "delta": (0.01,), "epsilon0": (0.5,)},
     "PSRL": {"period": (5, 20)},

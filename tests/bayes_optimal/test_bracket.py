@@ -13,11 +13,11 @@ import jbrl
 from jbrl.base.errors import JbrlError
 from jbrl.bayes_optimal import bracket
 from jbrl.bayes_optimal import plan as plans
-from jbrl.bayes_optimal.counts import Layers
-from jbrl.bayes_optimal.model import make_model
 from jbrl.bayes_optimal.plan import LEAST_MDPS, REPLICATIONS, Sizes, make_plan
 from jbrl.cli.app import app
 from jbrl.cli.bound import _lines
+from jbrl.mdp.counts import Layers
+from jbrl.mdp.model import make_model
 from jbrl.problems.problem import DirichletProblem
 from jbrl.study.storage.files import read_json
 from tests.bayes_optimal.exact import PRIORS, exact, problem

@@ -10,7 +10,6 @@ import pytest
 import jbrl
 from jbrl.bayes_optimal import moves as moves_module
 from jbrl.bayes_optimal import samples
-from jbrl.bayes_optimal.model import make_model
 from jbrl.bayes_optimal.moves import (
     LEAST_MDPS,
     MOST_FAILURES,
@@ -21,6 +20,7 @@ from jbrl.bayes_optimal.moves import (
     grow,
 )
 from jbrl.mdp.dirichlet import DirichletMDPs, distribution
+from jbrl.mdp.model import make_model
 from tests.bayes_optimal.exact import exact
 
 DISCOUNT = 0.9

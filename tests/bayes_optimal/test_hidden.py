@@ -9,13 +9,13 @@ import pytest
 import jbrl
 from jbrl.bayes_optimal import hidden_ahead, samples
 from jbrl.bayes_optimal.bracket import ONE_SIDED
-from jbrl.bayes_optimal.counts import Layers
 from jbrl.bayes_optimal.hidden import Between, Hidden
 from jbrl.bayes_optimal.hidden_ahead import HiddenAhead, HiddenLeaves, hide
 from jbrl.bayes_optimal.look_ahead import LookAhead
-from jbrl.bayes_optimal.model import make_model
 from jbrl.bayes_optimal.plan import margin
+from jbrl.mdp.counts import Layers
 from jbrl.mdp.dirichlet import DirichletMDPs, distribution
+from jbrl.mdp.model import make_model
 from tests.bayes_optimal.exact import PRIORS, exact, problem
 
 DISCOUNT = 0.5

@@ -8,11 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import jbrl
-from jbrl.bayes_optimal.counts import Layers
 from jbrl.bayes_optimal.look_ahead import LookAhead
-from jbrl.bayes_optimal.model import make_model
 from jbrl.bayes_optimal.repeats import repeats
+from jbrl.mdp.counts import Layers
 from jbrl.mdp.dirichlet import DirichletMDPs, distribution
+from jbrl.mdp.model import make_model
 from jbrl.problems.lookup import problem as find
 from tests.bayes_optimal.exact import PRIORS, exact, problem
 

@@ -53,6 +53,7 @@ PARAMETERS = {
     "SBOSS": {"epsilon": 0.001},
     "Formula": {"formula": "Q0"},
     "Linear": {"variables": "Q0"},
+    "Look-ahead": {"decisions": 6},
     "OPPS-DS": {"space": "Q0; -Q0", "budget": 100, "c": 20.0},
     "OPPS-CS": {"variables": "Q0", "budget": 500, "draws": 50},
     "ANN": {"budget": 512, "batch": 256, "hidden_width": 16, "horizon": 50},
@@ -73,7 +74,7 @@ LARGER = {"BFS3": {"trajectories": 5, "samples": 5, "depth": 10}}
 # `make test`, and so does an agent that is registered anew.
 LEFT_OUT = (
     "AC AC-Parl2 AC-s ANN ActorCritic BAMCP BEB BEB-published BOSS BeliefPPO BootDQN DQN Formula "
-    "Linear NAC-TD OPPS-CS OPPS-DS PPO PPO-linear Q-Parl2 Q-lambda Q-lambda-s RL2 "
+    "Linear Look-ahead NAC-TD OPPS-CS OPPS-DS PPO PPO-linear Q-Parl2 Q-lambda Q-lambda-s RL2 "
     "RecurrentActorCritic SBOSS SBOSS-published Sarsa Sarsa-Parl2 Sarsa-lambda Sarsa-lambda-s "
     "Soft-max Soft-max-published VDBE-e-Greedy e-Greedy-published"
 )

@@ -18,7 +18,7 @@ from functools import cached_property
 import numpy as np
 from scipy.special import gammaln
 
-from jbrl.bayes_optimal.model import Block, Model, Symmetry, symmetries
+from jbrl.mdp.model import Block, Model, Symmetry, symmetries
 
 Total = tuple[int, ...]
 

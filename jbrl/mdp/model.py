@@ -47,6 +47,7 @@ class CertainRow:
 
     successor: int
     reward: float
+    action: int
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -187,12 +188,13 @@ def make_model(mdps: DirichletMDPs) -> Model:
 
 
 def _certain_rows(support: np.ndarray, rewards: np.ndarray) -> tuple[CertainRow, ...]:
-    best: dict[int, float] = {}
-    for row, gain in zip(support, rewards, strict=True):
-        if row.sum() == 1:
-            y = int(row.argmax())
-            best[y] = max(best.get(y, -np.inf), float(gain[y]))
-    return tuple(CertainRow(y, gain) for y, gain in sorted(best.items()))
+    best: dict[int, CertainRow] = {}
+    for u in np.flatnonzero(support.sum(1) == 1):
+        y = int(support[u].argmax())
+        row = CertainRow(y, float(rewards[u, y]), int(u))
+        if y not in best or row.reward > best[y].reward:
+            best[y] = row
+    return tuple(best[y] for y in sorted(best))
 
 
 def _block(x: int, actions: np.ndarray, concentrations: np.ndarray, rewards: np.ndarray) -> Block:
