@@ -228,7 +228,8 @@ def test_a_dry_run_lists_the_units_and_writes_nothing(
         r"8 units, about .* \(7 done already\), by a rough rule: --calibrate measures", lines[-1]
     )
     assert {p: p.stat().st_mtime_ns for p in out.rglob("*")} == before
-    lines = call(*here, "--shard", "2/3", "--only", "Random").stdout.splitlines()
+    options = ("--shard", "2/3", "--only", "Random", "--devices", "1", "--memory", "3GiB")
+    lines = call(*here, *options).stdout.splitlines()
     assert lines[0] == "GC/Random seed 1: done" and lines[-1].startswith("1 unit, about ")
 
 

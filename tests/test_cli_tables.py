@@ -12,6 +12,7 @@ import pandas as pd
 import pytest
 
 import jbrl
+from jbrl.cli import output
 from jbrl.cli.output import _aligned, duration
 from jbrl.cli.progress import Watchdog
 from jbrl.cli.results import lines
@@ -248,3 +249,17 @@ def test_show_lists_the_settings_of_an_environment() -> None:
 def test_environments_can_be_cited() -> None:
     assert "Jordan, Scott M." in call("cite", "MountainCar").stdout
     assert "did you mean 'MountainCar'" in call("cite", "MountainCat").stderr
+
+
+@pytest.mark.parametrize(
+    ("between", "quiet", "said"), [(0, False, 3), (1e9, False, 0), (0, True, 0)]
+)
+def test_where_there_is_no_terminal_progress_is_a_line_now_and_then(
+    between: float, quiet: bool, said: int, monkeypatch, capsys
+) -> None:
+    monkeypatch.setattr(output, "SECONDS_BETWEEN_LINES", between)
+    with output.progress_bars(quiet=quiet) as show:
+        for done in range(3):
+            show("draws", 1000 * done, 2000, "left")
+    lines = capsys.readouterr().err.splitlines()
+    assert lines == [f"draws: {n} of 2,000 left" for n in ("0", "1,000", "2,000")][:said]

@@ -202,6 +202,16 @@ def test_bad_distributions_are_refused(name, values, message):
         build(AGENTS[name].agent, values, "here")
 
 
+def test_numbers_are_at_most_as_far_apart_as_float32_holds():
+    @record
+    class Wide(Weighted):
+        shift: float = parameter(0.0, "any number")
+
+    build(Wide, {"shift": {"uniform": [3.1e38, 3.2e38]}}, "here")
+    with pytest.raises(JbrlError, match=r"at most 3\.4e\+38 apart"):
+        build(Wide, {"shift": {"uniform": [-3e38, 3e38]}}, "here")
+
+
 def test_play_takes_distributions_and_checks_the_other_parameters():
     table = {"alpha": {"uniform": [0.1, 0.5]}}
     agent, _ = build(AGENTS["Q-learning"].agent, table, "agent")

@@ -12,7 +12,7 @@ from jbrl.bayes_optimal.samples import (
     second_moments,
     variables,
 )
-from jbrl.mdp.backward import solve
+from jbrl.mdp.backward import mean_values, solve
 from jbrl.mdp.counts import Cell, Layers
 from jbrl.mdp.dirichlet import distribution
 from jbrl.mdp.model import Model, make_model
@@ -148,3 +148,11 @@ def test_bounds_of_the_control_function_hold(most: int, monkeypatch: pytest.Monk
     assert (found.max(1) <= high).all()
     if most > 8:  # within 2.5 times of what is seen
         assert ((high - low) < 2.5 * np.ptp(found, axis=1)).all()
+
+
+def test_where_each_step_pays_the_same_means_are_worth_all_of_them() -> None:
+    """After one sweep nothing changes any more but by the same in each state: 1 / (1 - g)."""
+    layers = Layers(make_model(distribution(np.ones((2, 2, 2)), np.ones((2, 2, 2)), 0)))
+    cells = layers.layer(1)
+    for value in mean_values(layers, cells, DISCOUNT, 10**6, 1).values():
+        np.testing.assert_allclose(value, 1 / (1 - DISCOUNT), rtol=1e-9)

@@ -18,7 +18,11 @@ class Corridor(gymnasium.Env):
     observation_space = gymnasium.spaces.Discrete(5, start=1)
     action_space = gymnasium.spaces.Discrete(2, start=3)
 
+    def __init__(self):
+        self.seeds = []
+
     def reset(self, *, seed=None, options=None):
+        self.seeds.append(seed)
         self.state = 1
         return self.state, {}
 
@@ -39,7 +43,8 @@ def test_an_agent_learns_in_it():
 
 def test_a_policy_plays_it_and_is_kept(tmp_path):
     policy = jbrl.policy(QLearning(q0=1.0), Corridor())
-    played = policy.play(Corridor(), episodes=200, seed=1)
+    played = policy.play(corridor := Corridor(), episodes=200, seed=1)
+    assert corridor.seeds[0] == 1 and set(corridor.seeds[1:]) == {None}
     assert played.returns.tolist() == [1.0] * 200
     assert played.steps[-50:].mean() < played.steps[:5].mean()
     assert len(played.seconds) == played.steps.sum()

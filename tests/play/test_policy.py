@@ -18,6 +18,7 @@ from jbrl.base.errors import JbrlError
 from jbrl.environments.environment import drawn
 from jbrl.mdp.sampling import stream
 from jbrl.policy import Policy
+from jbrl.policy_folder import read_agent, read_knowledge
 from jbrl.problems.prior import DirichletPrior
 from jbrl.rollout import episodes
 
@@ -138,6 +139,33 @@ def test_a_damaged_byte_is_refused(folder, tmp_path, name):
     (tmp_path / name).unlink()
     with pytest.raises(JbrlError, match=f"{name}: cannot be read"):
         jbrl.load_policy(tmp_path)
+
+
+def test_what_was_learned_elsewhere_is_refused(tmp_path):
+    wanted = [jax.ShapeDtypeStruct((2,), jnp.float32), jax.ShapeDtypeStruct((), jnp.int32)]
+    right = [np.zeros(2, np.float32), np.zeros((), np.int32)]
+    assert read_knowledge(tmp_path, right, wanted)[1] == 0
+    for other in ([right[0]], [right[0], right[0]], [right[1], right[1]], [*right, right[1]]):
+        with pytest.raises(JbrlError, match="expected the arrays that the agent learns here"):
+            read_knowledge(tmp_path, other, wanted)
+    named = {"name": "Random", "parameters": {}, "version": 99, "source": None}
+    with pytest.raises(JbrlError, match=r"agent 'Random', version = 99: expected \d"):
+        read_agent(tmp_path, named)
+
+
+def test_the_digest_hangs_on_names_shapes_and_numbers(policy, monkeypatch):
+    arrays = [
+        {"a": np.zeros((2, 3))},
+        {"b": np.zeros((2, 3))},
+        {"a": np.zeros((3, 2))},
+        {"a": np.zeros((2, 3), np.int64)},
+        {"a": np.ones((2, 3))},
+    ]
+    found = set()
+    for one in arrays:
+        monkeypatch.setattr(Policy, "_arrays", lambda self, one=one: one)
+        found.add(policy.digest)
+    assert len(found) == len(arrays)
 
 
 @pytest.mark.parametrize("waiting", [False, True])

@@ -70,7 +70,7 @@ def test_each_prior_has_its_searches_and_their_best_strategies(out):
     most = str(searched().query("parameters.str.contains('1000')")["pulls"].max())
     assert most in cells and "40.00 ± 0.50" in cells and "7.0%" in cells and "250 ms" in cells
     # each search once, the surest of each prior beside its figure
-    assert cells.count("chosen") == 3 and cells.count("<Q0>") == 3 + 3
+    assert cells.count("chosen") == cells.count("discarded") == 3 and cells.count("<Q0>") == 3 + 3
     assert "|Q13|+1000" not in cells  # ten are listed
 
 

@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import math
+import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -294,7 +295,12 @@ SMALL: dict[str, dict[str, Any]] = {
     [["Random"], pytest.param(sorted(filter(takes_mdps, AGENTS)), marks=pytest.mark.slow)],
     ids=["one", "all"],
 )
-def test_short_runs_give_numbers(names, tmp_path):
+def test_short_runs_give_numbers(names, tmp_path, monkeypatch):
+    asked: list[tuple[float, float]] = []
+    busyness = calibration.busyness
+    monkeypatch.setattr(
+        calibration, "busyness", lambda *times: asked.append(times[:2]) or busyness(*times)
+    )
     agents = ({"algorithm": name, **SMALL.get(name, {})} for name in names)
     study = [u for u in units(*agents, horizon=4, n_environments=2) if u.experiment == "GC"]
     known = Calibration(folder=tmp_path)
@@ -304,3 +310,4 @@ def test_short_runs_give_numbers(names, tmp_path):
         assert 0 < estimate.bytes < math.inf, unit.label
     for run in (run for runs in known.runs.values() for run in runs):
         assert run.busy >= 1 and run.decision > 0 and run.memory > 0
+    assert asked and all(0 <= cpu < 1.1 * wall * os.cpu_count() + 0.1 for wall, cpu in asked)

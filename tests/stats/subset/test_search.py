@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 from benchmarks.twins import subset as twin
 from jbrl.base.errors import JbrlError
 from jbrl.stats.subset import kernel
-from jbrl.stats.subset.fit import Folds, coefficients
+from jbrl.stats.subset.fit import Folds, coefficients, shuffled
 from jbrl.stats.subset.preparation import Preparation, Prepared, prepare
 from jbrl.stats.subset.problem import Problem, Search, candidates
-from jbrl.stats.subset.robustness import over_resamples
+from jbrl.stats.subset.robustness import over_algorithms, over_resamples
 from jbrl.stats.subset.search import search
 from tests.stats.subset.tables import matrix, prepared_of, table_of
 
@@ -284,3 +284,23 @@ def test_the_bootstrap_of_the_choice_is_a_search_on_each_resample():
     assert choice.repeats == 5 and choice.honest_n == len(squares)
     assert choice.honest_mse == pytest.approx(np.mean(squares), rel=1e-9)
     assert told[-1] == (5, 5)
+
+
+def test_each_part_of_the_algorithms_is_predicted_from_the_others():
+    prepared = prepared_of(matrix(3, m=12))
+    outcome = search(prepared, Search(2, "kfold", Folds(K), min_rows=6))
+    choice = over_algorithms(outcome, parts=3, seed=1)
+    part, winners, squares, spread = shuffled(12, 3, 1), [], 0.0, 0.0
+    for number in range(3):
+        out, a, t = part == number, prepared.features, prepared.target
+        options = {"intercept": False, "non_negative": False, "min_rows": 4}
+        losses = twin.search(a[~out], t[~out], 2, "loo", LOOPED, **options)
+        best = min(losses, key=lambda c: losses[c])
+        weights = np.linalg.lstsq(a[~out][:, best], t[~out], rcond=None)[0]
+        squares += ((t - a[:, best] @ weights)[out] ** 2).sum()
+        spread += ((t[out] - t[~out].mean()) ** 2).sum()
+        winners.append(tuple(prepared.environments[c] for c in best))
+    assert sorted(choice.winners.elements()) == sorted(winners)
+    assert (choice.repeats, choice.honest_n) == (3, 12)
+    assert choice.honest_mse == pytest.approx(squares / 12, rel=1e-9)
+    assert choice.honest_r2 == pytest.approx(1 - squares / spread, rel=1e-9)
