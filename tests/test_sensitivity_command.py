@@ -40,11 +40,12 @@ class Constant(jbrl.Agent):
 def study(tmp_path_factory):
     tmp_path = tmp_path_factory.mktemp("draws")
     (tmp_path / "constant_agent.py").write_text(AGENT)
-    # one state; the reward is the number of the action
+    # one state; the reward is the number of the action, or of its opposite
     rewards = np.zeros((1, 4, 1), np.float32) + np.arange(4, dtype=np.float32)[None, :, None]
     concentrations = np.ones((1, 4, 1), np.float32)
-    mdps = distribution(concentrations, rewards)
-    write_json(DirichletProblem("One state", "one", mdps), tmp_path / "one.json")
+    for name, paid in {"one": rewards, "two": 3 - rewards}.items():
+        mdps = distribution(concentrations, paid)
+        write_json(DirichletProblem(name, name, mdps), tmp_path / f"{name}.json")
     tables = {
         "study": {"name": "draws", "n_environments": 40, "horizon": 1, "discount": 0.5, "seed": 3},
         "experiments": [{"name": "one", "test": "one.json"}],
@@ -87,3 +88,30 @@ def test_the_command_and_its_page(study):
     refused(call("sensitivity", "out", "--algorithm", "Random"), message)
     message = "--experiment: unknown experiment 'two'"
     refused(call("sensitivity", "out", "--experiment", "two"), message)
+
+
+def test_listed_values_in_two_experiments(study):
+    """Actions 0 and 3 are the best of one experiment and the worst of the other."""
+    tables = {
+        "study": {"name": "lists", "n_environments": 3, "horizon": 1, "discount": 0.5, "seed": 3},
+        "experiments": [{"name": name, "test": f"{name}.json"} for name in ("one", "two")],
+        "agents": [{"algorithm": "constant_agent:Constant", "action": [0, 1, 3]}],
+    }
+    jbrl.run(tables, "lists", progress=False)
+    run = call("sensitivity", "lists", "--table", "tuning", "--format", "json", "--out", "gains")
+    (row,) = json.loads(run.stdout[: run.stdout.rindex("]") + 1])
+    # 0, 1, 3 have percentiles 0.1 and 2.8; 3, 2, 0 have 0.2 and 2.9
+    assert row["tuned"] == pytest.approx((2.9 + 2.8) / 2 / 2.7)
+    assert row["single"] == pytest.approx((0.9 + 1.8) / 2 / 2.7)
+    assert (row["dimension"], row["choose"], row["sensitivity_lower"]) == (
+        *(1, "action"),
+        pytest.approx(row["sensitivity"]),
+    )
+    page = Path("gains/index.html").read_text()
+    assert "What does tuning gain?" in page and "1.06 (1.06 to 1.06)" in page
+    text = call("sensitivity", "lists", "--table", "tuning").stdout
+    assert "1.06 [1.06, 1.06]" in text and "sensitivity_lower" not in text
+    message = "tuning: 1 experiments, and 1 algorithms with several settings: expected at least two"
+    refused(call("sensitivity", "lists", "--table", "tuning", "--experiment", "one"), message)
+    message = "--algorithm: 'Random' has one setting here"
+    refused(call("sensitivity", "lists", "--table", "tuning", "--algorithm", "Random"), message)

@@ -31,6 +31,7 @@ from jbrl.report.style import INK, Style, drawn, styles
 from jbrl.report.text import count, slug
 from jbrl.stats.labels import parameters_text, symbol, varied
 from jbrl.stats.sensitivity import CURVES, SHARES, WHO
+from jbrl.stats.tuning import MEASURES
 
 WORDS = prose("sensitivity")
 ACROSS = 2  # panels beside each other
@@ -57,6 +58,56 @@ def write_page(curves: pd.DataFrame, shares: pd.DataFrame, out: Path) -> Path:
         curves.to_csv(folder / "curves.csv", index=False, lineterminator="\n")
         write_document(report, folder, "index")
     return out / "index.html"
+
+
+def write_tuning(gains: pd.DataFrame, out: Path) -> Path:
+    """Write `index.html` and `tuning.csv`; `gains` is `jbrl.stats.tuning.tuning`, the rest as in
+    `write_page`.
+    """
+    blocks = (_gains(gains), Paragraph((WORDS["tuning"],), "key"))
+    report = Document(
+        title="What does tuning gain?",
+        kind="Sensitivity across environments",
+        facts=(
+            count(int(gains["experiments"].iloc[0]), "experiment"),
+            count(len(gains), "algorithm"),
+        ),
+        chapters=(Chapter("tuning", "Settings for each environment, and one for all", blocks),),
+        styles=styles(gains["algorithm"], set()),
+        version=__version__,
+    )
+    with writing(out) as folder:
+        gains.to_csv(folder / "tuning.csv", index=False, lineterminator="\n")
+        write_document(report, folder, "index")
+    return out / "index.html"
+
+
+def _gains(gains: pd.DataFrame) -> Table:
+    columns = (
+        Column("Algorithm"),
+        Column("Settings", "number"),
+        Column("Tuned", "number", hint="the best setting of each environment"),
+        Column("Single", "number", hint="the best setting for all"),
+        Column("Sensitivity", "number", hint="the difference of the two"),
+        Column("Dimension", "number", hint="parameters to choose for 95% of tuned"),
+        Column("Parameters"),
+    )
+    rows = [
+        (
+            Cell(row["algorithm"], algorithm=row["algorithm"]),
+            Cell(str(row["settings"]), row["settings"]),
+            *(Cell(_measure(row, name), row[name]) for name in MEASURES),
+            row["choose"],
+        )
+        for row in gains.to_dict("records")
+    ]
+    return table("gains", "Gains", columns, rows, sortable=True)
+
+
+def _measure(row: dict[str, Any], name: str) -> str:
+    form = "d" if name == "dimension" else ".2f"
+    found, low, high = (format(row[f"{name}{end}"], form) for end in ("", "_lower", "_upper"))
+    return f"{found} ({low} to {high})"
 
 
 def document(curves: pd.DataFrame, shares: pd.DataFrame) -> Document:
