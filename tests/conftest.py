@@ -10,7 +10,6 @@ import os
 import random
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Iterator
 from importlib.metadata import version
@@ -32,24 +31,29 @@ if "TEST_OPTIMISED" not in os.environ:
 # Tests start many processes, which would each compile all modules where bytecode is not kept.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
-# The two workers, and the programs that tests start, compile thousands of programs that are the
-# same: each is compiled once for all of them, in a folder that goes at the end unless you name one.
-if "PYTEST_XDIST_WORKER" not in os.environ:
-    if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
-        _compiled = tempfile.TemporaryDirectory(prefix="jbrl-tests-")
-        os.environ["JAX_COMPILATION_CACHE_DIR"] = _compiled.name
-    os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0"
-    os.environ["JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES"] = "-1"
+# Small programs are kept, too (below).
+os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0"
+os.environ["JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES"] = "-1"
 
 import hypothesis
 import jax
 import pytest
 
+from jbrl.play import compile_cache
 from jbrl.play.compilation import forget_when_crowded
 
 sys.dont_write_bytecode = False
 TESTS = Path(__file__).parent
 STARTED = time.monotonic()
+
+# The two workers, and the programs that tests start, compile thousands of programs that are the
+# same: each is compiled once for all of them and for the next run, unless you name a folder.
+MOST_BYTES = 2**30
+if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
+    kept = TESTS.parent / ".pytest_cache" / "programs"
+    if sum(file.stat().st_size for file in kept.rglob("*-cache")) > MOST_BYTES:
+        compile_cache.clear(kept)
+    os.environ["JAX_COMPILATION_CACHE_DIR"] = str(compile_cache.use(kept))
 
 # for programs that tests start, and so that jbrl asks for no other number
 os.environ["JAX_NUM_CPU_DEVICES"] = "2"
@@ -122,7 +126,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def pytest_collection_finish() -> None:
-    """Collect garbage less often: tracing makes so many objects that it takes 4 % of the time."""
+    """Collect garbage less often: tracing makes so many objects that it takes 4 % of the time. What
+    was imported is not looked at again.
+    """
+    gc.freeze()
     gc.set_threshold(20_000, 20, 50)
 
 
