@@ -265,6 +265,9 @@ def test_the_command_says_what_limits_the_decisions(
     assert found.as_dict()["limited_by"] == by
     asked = make_plan(layers, "unlike", 250, 1, None, memory, 1)
     assert asked.limited_by is None
+    monkeypatch.undo()
+    longest = make_plan(layers, "unlike", 250, 1, 1e9, memory, 1)
+    assert plan.n_played == plans.PLAYED and longest.n_played == plans.MOST_PLAYED
 
 
 REFUSED = {

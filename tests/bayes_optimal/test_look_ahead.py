@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 import jbrl
 from jbrl.bayes_optimal.look_ahead import LookAhead
 from jbrl.bayes_optimal.repeats import repeats
+from jbrl.mdp import model
 from jbrl.mdp.counts import Layers
 from jbrl.mdp.dirichlet import DirichletMDPs, distribution
 from jbrl.mdp.model import make_model
@@ -120,7 +121,7 @@ def test_two_kinds_of_actions_are_not_mixed_up() -> None:
     assert Layers(make_model(distribution(mdps.concentrations, apart, 0))).count(2) == 17
 
 
-def test_exchangeable_states_are_merged() -> None:
+def test_exchangeable_states_are_merged(monkeypatch: pytest.MonkeyPatch) -> None:
     """The transposition of the grid is found, and leaves values as they are."""
     mdps = find("Grid(rows=3,columns=3)").mdps
     merged, unmerged = Layers(make_model(mdps)), Layers(make_model(mdps), merge_states=False)
@@ -130,6 +131,8 @@ def test_exchangeable_states_are_merged() -> None:
     ]
     assert values[0] == pytest.approx(values[1], abs=1e-12)
     assert values[0] > 0
+    monkeypatch.setattr(model, "MOST_STEPS", 5)  # the search is cut short
+    assert not model.symmetries(make_model(mdps))
 
 
 def test_threads_change_no_bit() -> None:

@@ -199,6 +199,15 @@ def test_misuse_is_refused_in_a_sentence(policy, misuse, said):
         misuse(policy.start())
 
 
+@pytest.mark.parametrize("action", [3, -1])
+def test_an_action_that_is_none_is_refused(policy, action, monkeypatch):
+    for lifetimes, chosen in ((None, np.int32(action)), (2, np.int32([0, action]))):
+        life = policy.start(lifetimes=lifetimes)
+        monkeypatch.setattr(life, "_begin", lambda *_, chosen=chosen: (None, chosen))
+        with pytest.raises(JbrlError, match=r"decision 1: chose an action outside 0\.\.2"):
+            life.act(0 if lifetimes is None else [0, 0])
+
+
 def test_an_agent_that_sees_the_environment_is_refused():
     with pytest.raises(JbrlError, match="Optimal is shown the true environment"):
         jbrl.policy("Optimal", "GC")

@@ -90,6 +90,7 @@ def test_sentences():
     key = (Span("best", "best"), " highest ", Span("≈ tied", "tied"), " not worse")
     expected = r"\textbf{best}: highest \qquad \textbf{\ensuremath{\approx} tied}: not worse"
     assert sentence(key, "key") == expected
+    assert sentence("é\u017f漢") == r"é\texttt{U+017F}\texttt{U+6F22}"
 
 
 def test_wide_overviews_are_split_and_small_drawings_left_out():

@@ -15,6 +15,7 @@ from jbrl.cli.run import _meant
 from jbrl.study.plan import plan
 from jbrl.study.slurm import Job, Request, minutes, prepare, requeue
 from jbrl.study.status import submitted_tasks
+from jbrl.study.storage.store import Store
 from tests.slurm.cluster import STUDY
 
 SBATCH = """#!/bin/sh
@@ -180,6 +181,9 @@ def test_a_job_stands_for_the_same_units(study, tmp_path):
     assert [unit.id for unit in Job(*facts, ids[1:3]).plan().units] == list(ids[1:3])
     with pytest.raises(JbrlError, match="1 of the 2 units of this task are unknown here"):
         Job(*facts, (ids[0], "0" * 32)).plan()
+    Store(tmp_path / "out").open(plan(study, tmp_path / "other").study.facts(), [])
+    with pytest.raises(JbrlError, match="n_environments is 8 there and 5 in this one"):
+        Job(*facts, ids[:1]).plan()
 
 
 def test_time_limits():
