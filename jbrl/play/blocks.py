@@ -23,12 +23,11 @@ from jbrl.play import batching, compilation, lifetimes
 from jbrl.play.compilation import Program
 from jbrl.play.experiment import Run
 from jbrl.play.lifetimes import COPIES, LONGEST_BLOCK, Array, Lifetimes
-from jbrl.play.protocol import Chunk, Protocol
-from jbrl.play.resources import Resources
+from jbrl.play.protocol import Chunk
 from jbrl.play.scheduler import Results, Scheduler
 from jbrl.play.timing import clocked, interrupts_deferred
 from jbrl.rollout import faults
-from jbrl.rollout.contract import Agent, Measured, Sized, watched
+from jbrl.rollout.contract import Measured, Sized, watched
 from jbrl.rollout.episodes import Lane, Rules
 
 # seconds between which a call should take: often enough to compact, seldom enough to cost nothing
@@ -48,27 +47,7 @@ Checkpoint = tuple[dict[str, Array], float]
 
 
 class LifetimeRun(Run):
-    """Variant of `Run` for lifetimes that are played in blocks.
-
-    Raises:
-      JbrlError: trajectories are asked for.
-    """
-
-    def __init__(
-        self,
-        agent: Agent,
-        protocol: Protocol,
-        *,
-        record: bool = False,
-        resources: Resources | None = None,
-        lanes: int | None = None,
-    ) -> None:
-        if record:
-            raise JbrlError(
-                f"record = true: expected false for '{protocol.test.short_name}': trajectories of "
-                "episodes are not kept"
-            )
-        super().__init__(agent, protocol, resources=resources, lanes=lanes)
+    """Variant of `Run` for lifetimes that are played in blocks."""
 
     def schedule(self, runs: Sequence[Run]) -> Scheduler:
         return BlockScheduler(runs)

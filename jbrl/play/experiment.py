@@ -19,8 +19,7 @@ from jbrl.agents.complete import may_diverge
 from jbrl.agents.registry import shown_name
 from jbrl.base.errors import JbrlError
 from jbrl.environments.spec import Steps
-from jbrl.mdp.dirichlet import draw_mdp, has_unit_concentrations
-from jbrl.mdp.sampling import stream
+from jbrl.mdp.dirichlet import has_unit_concentrations
 from jbrl.play import batching, compilation
 from jbrl.play.compilation import Program
 from jbrl.play.offline import Learned, SearchCheckpoint, Trials, learn, train
@@ -32,8 +31,8 @@ from jbrl.play.timing import Duration, clocked, known, timed_repeatedly
 from jbrl.play.unit import LATENCY_DECISIONS
 from jbrl.problems.prior import DirichletPrior
 from jbrl.rollout.contract import Agent, OfflineSearch, Oracle, as_arrays
-from jbrl.rollout.faults import ILLEGAL_ACTION, nan_path, said_of_nan
-from jbrl.rollout.steps import RolloutInputs, Trajectory, begin, discounted, draw_inputs, play_steps
+from jbrl.rollout.faults import ILLEGAL_ACTION, begin, nan_path, said_of_nan
+from jbrl.rollout.steps import RolloutInputs, Trajectory, discounted, draw_rollout, play_steps
 
 TIMED_DECISIONS = 25  # of each trajectory that is played for its time alone
 
@@ -44,6 +43,9 @@ class Run:
     Args:
       resources: what it may use; devices and memory limit how many MDPs are played at once.
       lanes: MDPs on each device at once; None: as many as suit the device.
+
+    Raises:
+      JbrlError: trajectories of lifetimes in blocks are asked for.
 
     Attributes:
       agent: the one that plays; `knowledge`: what it has learned on the prior; both once chosen and
@@ -61,6 +63,11 @@ class Run:
         resources: Resources | None = None,
         lanes: int | None = None,
     ) -> None:
+        if record and protocol.in_blocks:
+            raise JbrlError(
+                f"record = true: expected false for '{protocol.test.short_name}': trajectories of "
+                "episodes are not kept"
+            )
         self.given, self.protocol, self.record, self.lanes = agent, protocol, record, lanes
         self.resources = resources or Resources()
         self.offline_seconds = 0.0
@@ -246,10 +253,9 @@ class Run:
         """Return the agent's mistake."""
         if fault == ILLEGAL_ACTION or may_diverge(self.agent):
             return self.agent.refusal(self.protocol.test.spec.actions.n)
-        number = jax.ShapeDtypeStruct((), jnp.int32)
-        _, state = jax.eval_shape(
-            begin, self.agent, self.knowledge, jax.eval_shape(_draw, self.test, number)
-        )
+        drawn = jax.eval_shape(_draw, self.test, jax.ShapeDtypeStruct((), jnp.int32))
+        given = (self.agent, self.knowledge, drawn.own, drawn.environment)
+        _, state = jax.eval_shape(begin, *given)
         return said_of_nan(nan_path(state, fault))
 
     def per_device(self, processor: float, working: int) -> float:
@@ -438,21 +444,12 @@ class MDPScheduler(Scheduler):
 
 @compilation.untimed
 def _draw(shared: tuple[DirichletPrior, jax.Array], index: jax.Array) -> RolloutInputs:
-    return _drawn(shared, index, unit=False)
+    return draw_rollout(*shared, index, unit=False)
 
 
 @compilation.untimed
 def _draw_unit(shared: tuple[DirichletPrior, jax.Array], index: jax.Array) -> RolloutInputs:
-    return _drawn(shared, index, unit=True)
-
-
-def _drawn(
-    shared: tuple[DirichletPrior, jax.Array], index: jax.Array, *, unit: bool
-) -> RolloutInputs:
-    test, key = shared
-    return draw_inputs(
-        draw_mdp(stream(key, index, "mdp"), test.mdps, unit=unit), key, index, test.horizon
-    )
+    return draw_rollout(*shared, index, unit=True)
 
 
 def _play(shared: tuple[Agent, Any], lane: RolloutInputs) -> tuple[Trajectory, jax.Array]:

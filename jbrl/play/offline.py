@@ -12,14 +12,13 @@ from jax import Array
 
 from jbrl.agents.registry import AGENTS, registered_name
 from jbrl.base.errors import JbrlError
-from jbrl.mdp.dirichlet import draw_mdp, has_unit_concentrations
-from jbrl.mdp.sampling import stream
+from jbrl.mdp.dirichlet import has_unit_concentrations
 from jbrl.play import batching, compilation
 from jbrl.play.timing import since
 from jbrl.problems.prior import DirichletPrior, Prior
 from jbrl.rollout.contract import Agent, Findings, OfflineSearch
 from jbrl.rollout.faults import ILLEGAL_ACTION, traced
-from jbrl.rollout.steps import discounted, draw_inputs, play_steps
+from jbrl.rollout.steps import discounted, draw_rollout, play_steps
 
 # on each CPU device: fewer than where MDPs are played, since the first rounds of a search request
 # for few
@@ -313,8 +312,6 @@ def _tried(shared: tuple[Any, ...], lane: tuple[Any, ...], *, unit: bool) -> tup
     knowledge, prior, key = shared
     agent, arm, number = lane
     own = jax.random.fold_in(key, arm)
-    drawn = draw_mdp(stream(own, number, "mdp"), prior.mdps, unit=unit)
-    trajectory, fault = play_steps(
-        agent, knowledge, draw_inputs(drawn, own, number, prior.horizon), keep=False
-    )
+    drawn = draw_rollout(prior, own, number, unit=unit)
+    trajectory, fault = play_steps(agent, knowledge, drawn, keep=False)
     return trajectory.rewards, fault != ILLEGAL_ACTION

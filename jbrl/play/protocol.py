@@ -151,7 +151,7 @@ class Chunk:
 
     @property
     def lost(self) -> np.ndarray:
-        """Which lifetimes failed, [n] bool."""
+        """True for lifetimes that failed, [n] bool."""
         return np.zeros(len(self.returns), bool) if self.failed is None else self.failed
 
 

@@ -19,7 +19,7 @@ from jbrl.environments.environment import Environment, Step, drawn
 from jbrl.environments.spec import Box, Episodes, Lifetime, OneHot
 from jbrl.mdp.sampling import stream
 from jbrl.problems.recorder import Guarded
-from jbrl.rollout.contract import DrawsParameters, Oracle, Transition, watched
+from jbrl.rollout.contract import DrawsParameters, Transition, watched
 from jbrl.rollout.faults import (
     BAD_OBSERVATION,
     BAD_REWARD,
@@ -30,9 +30,9 @@ from jbrl.rollout.faults import (
     check_state,
     nan_fault,
     observe_key,
-    reset_key,
     traced,
 )
+from jbrl.rollout.faults import begin as begin_agent
 
 BLOCK = 128  # steps of a block; results depend on it, since each block has its own keys
 _FIRST_RESET = 2**32 - 1  # number of a block that does not occur: its key starts the first episode
@@ -73,11 +73,7 @@ def begin(rules: Rules, knowledge: Any, index: Array) -> Lane:
         their parameters.
     """
     environment, own = _environment(rules, index), stream(rules.key, index, "parameters")
-    agent = rules.agent
-    if isinstance(agent, DrawsParameters):
-        agent, knowledge = agent.draw_and_train(own, knowledge)
-    if isinstance(agent, Oracle):
-        knowledge = agent.reveal(knowledge, environment)
+    _, begun = begin_agent(rules.agent, knowledge, own, environment)
     first_key = jax.random.fold_in(stream(rules.key, index, "environment"), _FIRST_RESET)
     state, observation = environment.reset(first_key)
     zero = jnp.int32(0)
@@ -85,7 +81,7 @@ def begin(rules: Rules, knowledge: Any, index: Array) -> Lane:
     return Lane(
         index,
         zero,
-        traced(agent, "reset", reset_key(own), knowledge),
+        begun,
         state,
         observation,
         recorder,

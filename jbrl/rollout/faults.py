@@ -1,5 +1,5 @@
-"""One decision, checked: legal actions, states that keep their shape, the keys of the methods, and
-the faults of a lifetime as codes that compiled code returns.
+"""The beginning of a lifetime and one decision, checked: legal actions, states that keep their
+shape, the keys of the methods, and the faults of a lifetime as codes that compiled code returns.
 """
 
 import inspect
@@ -12,6 +12,8 @@ from jax import Array
 from jbrl import vectorize
 from jbrl.base.errors import JbrlError
 from jbrl.base.plugins import explained
+from jbrl.environments.environment import Environment
+from jbrl.rollout.contract import DrawsParameters, Oracle
 
 ILLEGAL_ACTION, BAD_REWARD, BAD_OBSERVATION, TWO_ENDS, NO_END = 1, 2, 3, 4, 5
 NAN = 6  # in the first floating leaf of the states; NAN + i: in leaf number i
@@ -82,6 +84,20 @@ def observe_key(act_key: Array) -> Array:
     Costs nothing where it is not used: the compiler drops it.
     """
     return jax.random.fold_in(act_key, 1)
+
+
+def begin(agent: Any, knowledge: Any, own: Array, environment: Environment) -> tuple[Any, Any]:
+    """Return the agent that plays, drawn if it `DrawsParameters`, and its state before the first
+    decision.
+
+    Args:
+      own: key of the agent.
+    """
+    if isinstance(agent, DrawsParameters):
+        agent, knowledge = agent.draw_and_train(own, knowledge)
+    if isinstance(agent, Oracle):
+        knowledge = agent.reveal(knowledge, environment)
+    return agent, traced(agent, "reset", reset_key(own), knowledge)
 
 
 def act(

@@ -21,14 +21,13 @@ from jbrl.base.pytree import record
 from jbrl.environments.environment import Environment
 from jbrl.environments.spec import Lifetime, Steps
 from jbrl.environments.wrappers import Tabular
-from jbrl.mdp.dirichlet import draw_mdp, has_unit_concentrations
-from jbrl.mdp.sampling import stream
+from jbrl.mdp.dirichlet import has_unit_concentrations
 from jbrl.problems.prior import EnvironmentPrior, Prior
 from jbrl.problems.problem import DirichletProblem, EnvironmentProblem, Problem
 from jbrl.problems.recorder import EpisodeMean
 from jbrl.rollout.contract import Agent, OfflineSearch, as_arrays, check_requirements
 from jbrl.rollout.episodes import Rules, play_lifetime
-from jbrl.rollout.steps import Trajectory, discounted, draw_inputs, play_steps
+from jbrl.rollout.steps import Trajectory, discounted, draw_inputs, draw_rollout, play_steps
 
 
 @record
@@ -118,10 +117,9 @@ def simulate(
     if isinstance(environment, DirichletProblem | Tabular) and isinstance(lifetime, Steps):
         if isinstance(environment, DirichletProblem):
             unit = has_unit_concentrations(environment.mdps)
-            mdp = draw_mdp(stream(key, index, "mdp"), test.mdps, unit=unit)
+            inputs = draw_rollout(test, key, index, unit=unit)
         else:
-            mdp = test.environment.mdp
-        inputs = draw_inputs(mdp, key, index, lifetime.steps)
+            inputs = draw_inputs(test.environment.mdp, key, index, lifetime.steps)
         trajectory, fault = play_steps(agent, knowledge, inputs, keep=record)
         return Simulated(jnp.int32(lifetime.steps), jnp.int32(0), fault, trajectory, None)
     recorder = environment.recorder if isinstance(environment, EnvironmentProblem) else None

@@ -13,16 +13,18 @@ from jbrl.base.pytree import record
 from jbrl.environments.wrappers import Tabular
 from jbrl.mdp import mdp as mdps
 from jbrl.mdp import sampling
+from jbrl.mdp.dirichlet import draw_mdp
 from jbrl.mdp.mdp import MDP
 from jbrl.mdp.sampling import stream
-from jbrl.rollout.contract import Agent, DrawsParameters, Oracle, Stepwise, Transition, watched
+from jbrl.problems.prior import DirichletPrior
+from jbrl.rollout.contract import Agent, Stepwise, Transition, watched
 from jbrl.rollout.faults import (
     ILLEGAL_ACTION,
     act,
+    begin,
     check_state,
     nan_fault,
     observe_key,
-    reset_key,
     traced,
 )
 
@@ -65,6 +67,16 @@ def draw_inputs(mdp: MDP, key: Array, index: Array, horizon: int) -> RolloutInpu
     )
 
 
+def draw_rollout(prior: DirichletPrior, key: Array, index: Array, *, unit: bool) -> RolloutInputs:
+    """Draw the MDP and the inputs of rollout number `index` of the seed behind `key`.
+
+    Args:
+      unit: all concentrations are 0 or 1.
+    """
+    mdp = draw_mdp(stream(key, index, "mdp"), prior.mdps, unit=unit)
+    return draw_inputs(mdp, key, index, prior.horizon)
+
+
 def discounted(rewards: np.ndarray, discount: float) -> np.ndarray:
     """Return discounted returns [n] float64 of rewards [n, T].
 
@@ -91,24 +103,11 @@ def play_steps(
       the state of the agent at the end, a code of `faults.nan_fault`. An illegal action is replaced
       by the nearest legal one.
     """
-    agent, state = begin(agent, knowledge, inputs)
+    agent, state = begin(agent, knowledge, inputs.own, inputs.environment)
     play = _play_stepwise if isinstance(agent, Stepwise) else _play
     trajectory, legal, state = play(agent, state, inputs, keep)
     fault = nan_fault(watched(agent, state), lanes_last=isinstance(agent, Stepwise))
     return trajectory, jnp.where(legal, fault, ILLEGAL_ACTION)
-
-
-def begin(
-    agent: Agent[Any, Any], knowledge: Any, inputs: RolloutInputs
-) -> tuple[Agent[Any, Any], Any]:
-    """Return the agent that plays, drawn if it `DrawsParameters`, and its state before the
-    first decision.
-    """
-    if isinstance(agent, DrawsParameters):
-        agent, knowledge = agent.draw_and_train(inputs.own, knowledge)
-    if isinstance(agent, Oracle):
-        knowledge = agent.reveal(knowledge, inputs.environment)
-    return agent, traced(agent, "reset", reset_key(inputs.own), knowledge)
 
 
 def _transition(x: Array, action: Array, reward: Array, y: Array) -> Transition:
