@@ -6,6 +6,7 @@ Importing this package registers them all; a module of it that is not listed her
 import importlib
 import pkgutil
 
+from jbrl.agents.bayes.gittins import Gittins as Gittins
 from jbrl.agents.bayes.mean_model import BEB as BEB
 from jbrl.agents.bayes.mean_model import VDBE as VDBE
 from jbrl.agents.bayes.mean_model import EpsilonGreedy as EpsilonGreedy

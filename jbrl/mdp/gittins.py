@@ -33,7 +33,7 @@ NEAR = 1e-3
 
 @dataclasses.dataclass(frozen=True)
 class Arm:
-    """What is believed of an arm: rewards, rising and distinct, and their concentrations."""
+    """The belief about an arm: rewards, rising and distinct, and their concentrations."""
 
     rewards: tuple[float, ...]
     concentrations: tuple[float, ...]

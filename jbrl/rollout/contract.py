@@ -54,6 +54,8 @@ class Requirements:
 
     prior: type[Prior] = Prior
     observations: tuple[type, ...] = (Discrete, OneHot, Box)
+    # returns what a prior of that kind lacks, in words after «needs»; empty: nothing
+    lacking: Callable[[Any], str] | None = None
 
 
 BAYESIAN = Requirements(prior=DirichletPrior, observations=(Discrete,))
@@ -425,6 +427,8 @@ def check_requirements(agent: Agent, name: str, prior: Prior, problem: str) -> N
     if not isinstance(spec.observation, needs.observations):
         kinds = " or ".join(_OBSERVATIONS[kind] for kind in needs.observations)
         raise JbrlError(f"{name} needs {kinds}: '{problem}' offers {_observed(spec)}")
+    if needs.lacking is not None and (lacking := needs.lacking(prior)):
+        raise JbrlError(f"{name} needs {lacking}: '{problem}' is none")
 
 
 _PRIORS = {

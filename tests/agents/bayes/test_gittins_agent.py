@@ -1,0 +1,60 @@
+"""The Gittins agent: its table, what it earns, what it refuses."""
+
+import functools
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import jbrl
+from jbrl.agents.bayes.gittins import TIE_TOLERANCE, index_table
+from jbrl.base.errors import JbrlError
+from jbrl.mdp.gittins import Arm
+
+
+@pytest.mark.parametrize(
+    ("weights", "pulls", "seen"),
+    [
+        ((1.0, 1.0), 40, [(), (0,), (1,), (0, 0, 1), (1, 1, 1, 0, 0)]),
+        ((2.0, 0.5, 1.0), 20, [(), (0, 2), (1, 1, 2)]),
+    ],
+)
+def test_the_table_has_the_indices_of_the_host(
+    weights: tuple[float, ...], pulls: int, seen: list[tuple[int, ...]]
+) -> None:
+    """Whose limits are within 1e-5 of each other; outcomes pay from 1 down to 0."""
+    rewards = np.linspace(1, 0, len(weights), dtype=np.float32)
+    table = index_table(jnp.float32(weights), jnp.asarray(rewards), jnp.float32(0.5), pulls)
+    for outcomes in seen:
+        counts = np.bincount(outcomes, minlength=len(weights)) if outcomes else 0 * rewards
+        arm = Arm(tuple(map(float, rewards[::-1])), tuple((np.array(weights) + counts)[::-1]))
+        low, high = arm.index(0.5)
+        found = float(table[len(outcomes), *(int(n) for n in counts[:-1])])
+        assert low - TIE_TOLERANCE / 4 <= found <= high + TIE_TOLERANCE / 4
+
+
+def test_it_pulls_arms_of_the_greatest_index_and_earns_the_optimum() -> None:
+    """Each arm that it pulls has, by the indices of the host, the greatest index but for ties. The
+    mean is within four standard errors of the optimum, which fails once in 16,000 runs; seeds are
+    fixed.
+    """
+    problem, limits = 'Bandit(arms=2,prior="1 1; 1 3")', {"discount": 0.7, "horizon": 24}
+    known = jbrl.bound(problem, decisions=24, **limits)
+    played = jbrl.play("Gittins", prior=problem, n_environments=1024, record=True, **limits)
+    assert abs(played.returns.mean() - known.lower) <= 4 * played.returns.std() / 32
+    index = functools.cache(lambda wins, losses: Arm((0.0, 1.0), (losses, wins)).index(0.49)[0])
+    states, actions = (played.trajectories[key][:8] for key in ("states", "actions"))
+    for lane in range(len(states)):
+        beliefs = [[1.0, 1.0], [1.0, 3.0]]
+        for t in range(0, 24, 2):
+            indices = [index(*belief) for belief in beliefs]
+            arm = actions[lane, t]
+            assert indices[arm] >= max(indices) - 2 * TIE_TOLERANCE - 0.49 ** (12 - t / 2)
+            if t < 22:
+                beliefs[arm][states[lane, t + 1] - 1] += 1
+
+
+@pytest.mark.parametrize("problem", ["GC", "Bandit(states=2)", "uniform(Bandit)"])
+def test_what_is_no_bandit_is_refused(problem: str) -> None:
+    with pytest.raises(JbrlError, match="Gittins needs a bandit in one state"):
+        jbrl.play(jbrl.agents.Gittins(), prior=problem, horizon=4, n_environments=2)
