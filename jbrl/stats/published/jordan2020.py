@@ -10,7 +10,7 @@ here and one of 10,000 there is s √(1/n + 1/10,000), s being the standard devi
 here. The difference, less what rounding explains (0.05), is divided by it.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 import numpy as np
 import pandas as pd
@@ -27,43 +27,18 @@ CELLS = ("environment", "algorithm", "n", "mean", "error", "published", "differe
 UNDEFINED = "undefined"  # of a trial: its agent has met NaN; of a cell: how many trials have
 SHOWN = 10  # cells named in one line
 
+_NAMES = read_table("jordan2020_names.csv")
 # names in the published files: names here
-ALGORITHMS: Mapping[str, str] = {
-    "sarsa-normal": "Sarsa-lambda",
-    "sarsa-scaled": "Sarsa-lambda-s",
-    "sarsa-parl2": "Sarsa-Parl2",
-    "qlambda-normal": "Q-lambda",
-    "qlambda-scaled": "Q-lambda-s",
-    "q-parl2": "Q-Parl2",
-    "ac-normal": "AC",
-    "ac-scaled": "AC-s",
-    "ac-parl2": "AC-Parl2",
-    "nactd": "NAC-TD",
-    "ppo": "PPO-linear",
-}
-PROBLEMS: Mapping[str, str] = {
-    "chain10d": "Chain-10d",
-    "chain10s": "Chain-10s",
-    "chain50d": "Chain-50d",
-    "chain50s": "Chain-50s",
-    "gw5d": "Gridworld-5d",
-    "gw5s": "Gridworld-5s",
-    "gw10d": "Gridworld-10d",
-    "gw10s": "Gridworld-10s",
-    "mountaincar": "MountainCar",
-    "cartpole": "CartPole",
-    "acrobot": "Acrobot",
-    "pinball_empty": "Pinball-empty",
-    "pinball_box": "Pinball-box",
-    "pinball_medium": "Pinball-medium",
-    "pinball_single": "Pinball-single",
-}
+ALGORITHMS, PROBLEMS = (
+    dict(_NAMES.loc[_NAMES["kind"] == kind, ["published", "name"]].to_numpy().tolist())
+    for kind in ("algorithm", "environment")
+)
 DISCRETE = tuple(name for name in PROBLEMS.values() if name.startswith(("Chain", "Gridworld")))
 
 
 def episodes(problem: str) -> int:
     """Return the number of episodes of a lifetime."""
-    return {"Acrobot": 500, "Pinball-single": 200}.get(problem, 100)
+    return int(_NAMES.set_index("name")["episodes"][problem])
 
 
 def cells() -> pd.DataFrame:
