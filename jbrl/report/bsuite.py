@@ -4,6 +4,7 @@ import textwrap
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +35,7 @@ from jbrl.report.content import (
     resource,
     sentence,
     table,
+    tabulate,
 )
 from jbrl.report.files import write_document
 from jbrl.report.style import styles
@@ -381,25 +383,22 @@ def _differences(tests: pd.DataFrame) -> Chapter:
             counts += f", not finished in {len(rows) - known}"
         pair = {"one": Span(agent, algorithm=agent), "two": Span(other, algorithm=other)}
         items.append(sentence("{one} against {two}: {counts}.", counts=counts, **pair))
-    columns = (
-        *("Experiment", "Agents", Column("Difference", "number")),
-        Column("p", "number", hint="two-sided, not corrected"),
-        Column("Differs", "chip", hint="with Holm's correction over a pair's experiments"),
-    )
-    rows = map(_test_row, tests.to_dict("records"))
-    long = len(tests) > LONG
-    every = table("tests", "All tests", columns, rows, sortable=True, long=long)
+    p_value = Column("p", "number", hint="two-sided, not corrected")
+    differs = Column("Differs", "chip", hint="with Holm's correction over a pair's experiments")
+    columns: list[tuple[object, Any]] = [
+        ("Experiment", itemgetter("bsuite_env")),
+        ("Agents", lambda r: f"{r['agent']} and {r['other']}"),
+        (Column("Difference", "number"), lambda r: _known(r, "difference", "+.3f")),
+        (p_value, lambda r: _known(r, "p_value", ".2g")),
+        (differs, lambda r: Cell("differs" if r["differs"] else "", standing="best")),
+    ]
+    rows, long = tests.to_dict("records"), len(tests) > LONG
+    every = tabulate("tests", "All tests", columns, rows, sortable=True, long=long)
     blocks = (Paragraph((WORDS["tests"],)), Items(tuple(items)), every)
     return Chapter("tests-of-agents", "Which differences are sure", blocks)
 
 
-def _test_row(row: Mapping[str, Any]) -> tuple[Cell | str, ...]:
-    known = np.isfinite(row["p_value"])
-    difference = f"{row['difference']:+.3f}".replace("-", "−")
-    return (
-        str(row["bsuite_env"]),
-        f"{row['agent']} and {row['other']}",
-        Cell(difference if known else ABSENT, row["difference"]),
-        Cell(f"{row['p_value']:.2g}" if known else ABSENT, row["p_value"]),
-        Cell("differs" if row["differs"] else "", standing="best"),
-    )
+def _known(row: Mapping[str, Any], column: str, form: str) -> Cell:
+    """Return a number of a test, where there is one."""
+    text = f"{row[column]:{form}}" if np.isfinite(row["p_value"]) else ABSENT
+    return Cell(f"−{text[1:]}" if text.startswith("-") else text, row[column])

@@ -7,6 +7,7 @@ the settings, follow.
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from operator import itemgetter
 from typing import Any
 
 import pandas as pd
@@ -32,6 +33,7 @@ from jbrl.report.content import (
     reading,
     sentence,
     table,
+    tabulate,
 )
 from jbrl.report.figures import FIGURES, Part
 from jbrl.report.metrics import metric_blocks
@@ -406,21 +408,16 @@ def _lines(
 
 def _undone_units(rows: pd.DataFrame) -> Chapter:
     """Return units without a result, and why where it is known."""
-    reasons = ["Reason"] * bool(rows["reason"].any())
-    columns = ["Experiment", "Agent", "Parameters", Column("Status", "chip"), *reasons]
-    lines = [
-        (
-            row["experiment"],
-            row["label"],
-            Cell(row["parameters"], code=True),
-            Cell(row["status"], standing="bad"),
-            *(row["reason"] for _ in reasons),
-        )
-        for row in rows.to_dict("records")
+    columns: list[tuple[object, Any]] = [
+        ("Experiment", itemgetter("experiment")),
+        ("Agent", itemgetter("label")),
+        ("Parameters", lambda r: Cell(r["parameters"], code=True)),
+        (Column("Status", "chip"), lambda r: Cell(r["status"], standing="bad")),
+        *[("Reason", itemgetter("reason"))] * bool(rows["reason"].any()),
     ]
     words = ("Running the study again does what is missing and tries again what failed.",)
     title = "Units without a result"
-    units = table("Undone--table", title, columns, lines, sortable=True)
+    units = tabulate("Undone--table", title, columns, rows.to_dict("records"), sortable=True)
     listed = folded(title, [units]) if len(rows) > MOST_UNDONE else [units]
     blocks = (Paragraph(words), *listed)
     return Chapter("Undone", "Units not done", blocks, count=len(rows))

@@ -1,6 +1,7 @@
 """The page of a comparison: a study beside the published numbers, or beside another study."""
 
 from collections.abc import Mapping
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,7 @@ from jbrl.report.content import (
     prose,
     reading,
     table,
+    tabulate,
 )
 from jbrl.report.files import write_document
 from jbrl.report.style import COLOURS, FAINT, INK, PAPER, drawn
@@ -77,22 +79,7 @@ WAY_NAMES = {
     BEST: "our best setting",
 }
 WORDS = prose("comparison")  # a caption, and what headings mean
-NUMBERS = (
-    "Published",
-    "Share",
-    "As described",
-    "As published",
-    "Our best",
-    "Difference",
-    "Allowed",
-    "Apart",
-)
-COLUMNS = (  # of the table of published cells
-    Column("Experiment"),
-    Column("Algorithm", hint=WORDS["Algorithm"]),
-    *(Column(name, "number", WORDS.get(name, "")) for name in NUMBERS),
-    Column("Verdict", "chip"),
-)
+VERDICT = Column("Verdict", "chip")
 LOOK: Any = {"kind": "dense", "sortable": True, "heads": 2}
 
 
@@ -138,13 +125,13 @@ def _case(comparison: Comparison, case: str) -> Chapter:
     id = slug(case)
     ways = dict(list(comparison.candidates.groupby(list(CELL), sort=False)))
     printed = comparison.table[comparison.table["case"] == case].to_dict("records")
-    rows = [
-        _cell(row, ways.get(tuple(row[c] for c in CELL)), comparison.digests) for row in printed
-    ]
+    for row in printed:
+        own = ways.get(tuple(row[c] for c in CELL))
+        row["ways"] = {} if own is None else {way["way"]: way for way in own.to_dict("records")}
     drawing = beside(comparison.candidates, case)
     blocks: list[Block] = [
         Plot(f"{id}--means", "Published means and ours", WORDS["means"], drawing),
-        table(f"{id}--cells", "Published scores and ours", COLUMNS, rows, **LOOK),
+        _cells(f"{id}--cells", printed, comparison.digests),
     ]
     reasons = [
         (
@@ -156,7 +143,7 @@ def _case(comparison: Comparison, case: str) -> Chapter:
         if row["explanation"]
     ]
     if reasons:
-        columns = ("Cell", Column("Verdict", "chip"), "Reason")
+        columns = ("Cell", VERDICT, "Reason")
         title = "Reasons of the differences"
         blocks.append(table(f"{id}--reasons", title, columns, reasons))
     return Chapter(id, f"{case.capitalize()} prior", tuple(blocks), "experiment")
@@ -166,25 +153,40 @@ def _verdict(row: Mapping[str, Any], small: str = "") -> Cell:
     return Cell(row["verdict"], standing=STANDINGS[row["verdict"]], small=small)
 
 
-def _cell(
-    row: dict[str, Any], ways: pd.DataFrame | None, digests: Mapping[str, str]
-) -> tuple[Cell | str, ...]:
-    """Return a row of the table of cells; `ways` says how it was played."""
-    played = {} if ways is None else {way["way"]: _way(way, row) for way in ways.to_dict("records")}
-    none = Cell(ABSENT, np.nan, standing="none")
-    return (
-        row["experiment"],
-        Cell(row["algorithm"], small=row["printed"]),
-        Cell(score_text(row["published"], row["published_ci95"], DIGITS), row["published"]),
-        bayes_share(row, digests) or ABSENT,
-        played.get(SAME) or played.get(OTHER) or none,
-        played.get(DEFECT) or played.get(MISPRINT) or none,
-        played.get(BEST) or none,
-        _signed(row["difference"]),
-        _signed(row["combined"], sign=""),
-        _signed(row["apart"], 1),
-        _verdict(row),
-    )
+def _cells(id: str, rows: list[dict[str, Any]], digests: Mapping[str, str]) -> Table:
+    """Tabulate published cells; `ways` of a row are those in which it was played."""
+
+    def number(name: str) -> Column:
+        return Column(name, "number", WORDS.get(name, ""))
+
+    columns: list[tuple[object, Any]] = [
+        ("Experiment", itemgetter("experiment")),
+        (Column("Algorithm", hint=WORDS["Algorithm"]), _algorithm),
+        (number("Published"), lambda r: _mean(r["published"], r["published_ci95"])),
+        (number("Share"), lambda r: bayes_share(r, digests) or ABSENT),
+        (number("As described"), lambda r: _played(r, SAME, OTHER)),
+        (number("As published"), lambda r: _played(r, DEFECT, MISPRINT)),
+        (number("Our best"), lambda r: _played(r, BEST)),
+        (number("Difference"), lambda r: _signed(r["difference"])),
+        (number("Allowed"), lambda r: _signed(r["combined"], sign="")),
+        (number("Apart"), lambda r: _signed(r["apart"], 1)),
+        (VERDICT, _verdict),
+    ]
+    return tabulate(id, "Published scores and ours", columns, rows, **LOOK)
+
+
+def _algorithm(row: Mapping[str, Any]) -> Cell:
+    return Cell(row["algorithm"], small=row["printed"])
+
+
+def _mean(mean: float, ci95: float, digits: int = DIGITS) -> Cell:
+    return Cell(score_text(mean, ci95, digits), mean)
+
+
+def _played(row: Mapping[str, Any], *ways: str) -> Cell:
+    """Describe the first of some ways in which a cell was played."""
+    known = [row["ways"][way] for way in ways if way in row["ways"]]
+    return _way(known[0], row) if known else Cell(ABSENT, np.nan, standing="none")
 
 
 def bayes_share(row: Mapping[str, Any], digests: Mapping[str, str]) -> str:
@@ -211,29 +213,25 @@ def _named(agent: str, parameters: str) -> str:
 
 def _agents(rows: pd.DataFrame) -> Table:
     """Tabulate the agents that are in both studies."""
+    digits = [decimals_for(pair) for pair in rows[["ci95", "other_ci95"]].to_numpy()]
     interval = Column("± 95%", "number", "of the difference")
-    columns = (
-        *("Experiment", "Agent", Column("Here", "number"), Column("There", "number")),
-        *(Column("Difference", "number"), interval, Column("p", "number", "two-sided")),
-        *("Test", Column("Verdict", "chip")),
-    )
-    lines = []
-    for row in rows.to_dict("records"):
-        digits = decimals_for([row["ci95"], row["other_ci95"]])
-        half, p = row["interval"], row["p_value"]
-        line = (
-            row["experiment"],
-            _named(row["algorithm"], row["parameters"]),
-            Cell(score_text(row["mean"], row["ci95"], digits), row["mean"]),
-            Cell(score_text(row["other_mean"], row["other_ci95"], digits), row["other_mean"]),
-            _signed(row["difference"], digits + 1),
-            Cell(ABSENT if np.isnan(half) else f"{half:.{digits + 1}f}", half),
-            Cell(ABSENT if np.isnan(p) else f"{p:.2g}", p),
-            row["test"] or ABSENT,
-            _verdict(row, "with Holm's correction too" if row["holm"] else ""),
-        )
-        lines.append(line)
-    return table("Agents--table", "Agents in both studies", columns, lines, **LOOK)
+    columns: list[tuple[object, Any]] = [
+        ("Experiment", itemgetter("experiment")),
+        ("Agent", lambda r: _named(r["algorithm"], r["parameters"])),
+        (Column("Here", "number"), lambda r: _mean(r["mean"], r["ci95"], r["digits"])),
+        (Column("There", "number"), lambda r: _mean(r["other_mean"], r["other_ci95"], r["digits"])),
+        (Column("Difference", "number"), lambda r: _signed(r["difference"], r["digits"] + 1)),
+        (interval, lambda r: _signed(r["interval"], r["digits"] + 1, sign="")),
+        (Column("p", "number", "two-sided"), lambda r: _p_value(r["p_value"])),
+        ("Test", lambda r: r["test"] or ABSENT),
+        (VERDICT, lambda r: _verdict(r, "with Holm's correction too" if r["holm"] else "")),
+    ]
+    records = rows.assign(digits=digits).to_dict("records")
+    return tabulate("Agents--table", "Agents in both studies", columns, records, **LOOK)
+
+
+def _p_value(p: float) -> Cell:
+    return Cell(ABSENT if np.isnan(p) else f"{p:.2g}", p)
 
 
 def _signed(value: float, digits: int = DIGITS, sign: str = "+") -> Cell:

@@ -9,7 +9,7 @@ so in its text or in its `standing`.
 import dataclasses
 import re
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from importlib import resources
 from typing import Any, Literal
 
@@ -18,6 +18,7 @@ from jbrl.report.style import Style
 
 # of a cell: "near" is almost as good as "best", "bad" was not done or fails, "none" is empty
 Standing = Literal["", "best", "tied", "near", "oracle", "bad", "quiet", "none"]
+RowKind = Literal["", "oracle", "missing", "failed"]
 _MARKUP = re.compile(r"\*\*(.+?)\*\*|`([^`]+)`|\[([^]]+)\]\(([^)]+)\)|\{(\w+)\}")
 
 
@@ -186,7 +187,7 @@ class Row:
     """One line of a table."""
 
     cells: tuple[Cell, ...]
-    kind: Literal["", "oracle", "missing", "failed"] = ""
+    kind: RowKind = ""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -222,13 +223,34 @@ def table(
       options: further fields of `Table`.
     """
     heads = tuple(c if isinstance(c, Column) else Column(str(c)) for c in columns)
+    lines = (row if isinstance(row, Row) else Row(tuple(map(_cell, row))) for row in rows)
+    return Table(id, title, heads, tuple(lines), **options)
+
+
+def tabulate(
+    id: str,
+    title: str,
+    columns: Iterable[tuple[object, Callable[[Any], object]]],
+    rows: Iterable[Any],
+    kind_of: Callable[[Any], RowKind] | None = None,
+    **options: Any,
+) -> Table:
+    """Return the `table` of columns, a heading and the cell of a row each.
+
+    Args:
+      kind_of: the kind of a row; default: none has one.
+      options: further fields of `Table`.
+    """
+    heads, cells = zip(*columns, strict=True)
     lines = (
-        row
-        if isinstance(row, Row)
-        else Row(tuple(c if isinstance(c, Cell) else Cell(str(c)) for c in row))
+        Row(tuple(_cell(cell(row)) for cell in cells), kind_of(row) if kind_of else "")
         for row in rows
     )
-    return Table(id, title, heads, tuple(lines), **options)
+    return table(id, title, heads, lines, **options)
+
+
+def _cell(value: object) -> Cell:
+    return value if isinstance(value, Cell) else Cell(str(value))
 
 
 Block = Heading | Paragraph | Items | Facts | Plot | Table

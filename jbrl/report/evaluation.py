@@ -1,7 +1,7 @@
 """The page, the LaTeX tables and the files of an evaluation."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +30,7 @@ from jbrl.report.content import (
     reading,
     sentence,
     table,
+    tabulate,
 )
 from jbrl.report.files import save, write_document
 from jbrl.report.latex import fragment
@@ -210,27 +211,22 @@ def _ranking(
     name, digits = score
     ends = decisive_ends(*(rows[column].to_numpy() for column in (name, "lower", "upper")))
     sizes = symbols and "n" in rows.columns
-    columns = [
-        "Algorithm",
-        Column(name.capitalize(), "number"),
-        Column("Interval", "number"),
-        Column("Rank" if symbols else "Rank (best–worst)", "number", "rank (best–worst)"),
-        *([Column("N", "number", "scores")] if sizes else []),
+    ranks = Column("Rank" if symbols else "Rank (best–worst)", "number", "rank (best–worst)")
+    columns: list[tuple[object, Any]] = [
+        ("Algorithm", lambda r: Cell(r["algorithm"], algorithm=r["algorithm"] * symbols)),
+        (Column(name.capitalize(), "number"), lambda r: Cell(_number(r[name], digits), r[name])),
+        (Column("Interval", "number"), lambda r: _interval(r, digits)),
+        (ranks, lambda r: Cell(f"{r['rank']} ({r['rank_best']}–{r['rank_worst']})", r["rank"])),
+        *[(Column("N", "number", "scores"), lambda r: Cell(str(r["n"]), r["n"]))] * sizes,
     ]
-    lines = []
-    for row, low_bold, high_bold in zip(rows.to_dict("records"), *ends, strict=True):
-        low, high = (_number(row[end], digits) for end in ("lower", "upper"))
-        pair = ("(", _bold(low, low_bold), ", ", _bold(high, high_bold), ")")
-        ranks = f"{row['rank']} ({row['rank_best']}–{row['rank_worst']})"
-        line = (
-            Cell(row["algorithm"], algorithm=row["algorithm"] if symbols else ""),
-            Cell(_number(row[name], digits), row[name]),
-            Cell(pair, row["lower"]),
-            Cell(ranks, row["rank"]),
-            *([Cell(str(row["n"]), row["n"])] if sizes else []),
-        )
-        lines.append(line)
-    return table(id, title, columns, lines, sortable=True)
+    records = rows.assign(decisive=list(zip(*ends, strict=True))).to_dict("records")
+    return tabulate(id, title, columns, records, sortable=True)
+
+
+def _interval(row: Mapping[str, Any], digits: int) -> Cell:
+    ends = (_number(row[end], digits) for end in ("lower", "upper"))
+    low, high = map(_bold, ends, row["decisive"])
+    return Cell(("(", low, ", ", high, ")"), row["lower"])
 
 
 def _number(value: float, digits: int) -> str:

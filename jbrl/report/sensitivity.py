@@ -1,7 +1,7 @@
 """The page about parameters: how the score of an algorithm depends on each one that it draws."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +24,7 @@ from jbrl.report.content import (
     Plot,
     Table,
     prose,
-    table,
+    tabulate,
 )
 from jbrl.report.files import write_document
 from jbrl.report.style import INK, Style, drawn, styles
@@ -190,11 +190,11 @@ def _panel(axes: Axes, rows: pd.DataFrame, share: pd.Series, style: Style) -> No
     axes.tick_params(labelsize=8)
 
 
-def _counted(row: pd.Series) -> str:
+def _counted(row: Mapping[str, Any]) -> str:
     return f"{row['n']:,}" + (f" (×{row['failed']:,})" if row["failed"] else "")
 
 
-def _share(row: pd.Series) -> str:
+def _share(row: Mapping[str, Any]) -> str:
     if not math.isfinite(row["share"]):
         return "nothing to compare"
     return f"{row['share']:.2f} ({row['lower']:.2f} to {row['upper']:.2f})"
@@ -211,14 +211,11 @@ def _blocks(
         drawing = sensitivity(own, rows, looks[algorithm])
         drawing.note = WORDS["failed"] if own["failed"].any() else ""
         id = slug(f"parameters-{number}-{place}-{algorithm}")
-        title, files = (
-            _name(rows.iloc[0], shares),
-            tuple(f"{id}.{end}" for end in ("csv", "svg", "png")),
-        )
-        yield Plot(id, title, WORDS["caption"], drawing, files)
+        files = tuple(f"{id}.{end}" for end in ("csv", "svg", "png"))
+        yield Plot(id, _name(rows.iloc[0], shares), WORDS["caption"], drawing, files)
 
 
-def _name(row: pd.Series, shares: pd.DataFrame) -> str:
+def _name(row: Mapping[str, Any], shares: pd.DataFrame) -> str:
     """Return the algorithm, with what it differs in from others of its name."""
     mine = shares[shares["algorithm"] == row["algorithm"]]["parameters"].unique()
     if len(mine) == 1:
@@ -227,23 +224,19 @@ def _name(row: pd.Series, shares: pd.DataFrame) -> str:
 
 
 def _table(number: int, shares: pd.DataFrame) -> Table:
-    columns = (
-        Column("Algorithm"),
-        Column("Parameter"),
-        Column("Share", "number"),
-        Column("p", "number", hint="permutation test of no dependence"),
-        Column("Trials", "number", hint="with a score, and those that have failed"),
-    )
-    rows = []
-    for _, row in shares.iterrows():
-        mark = " ≠" * bool(row["significant"])
-        rows.append(
-            (
-                Cell(_name(row, shares), algorithm=row["algorithm"]),
-                symbol(row["parameter"]),
-                Cell(_share(row) + mark, row["share"], strong=bool(mark)),
-                Cell(f"{row['p_value']:.4f}", row["p_value"]),
-                Cell(_counted(row), float(row["n"])),
-            )
-        )
-    return table(f"shares-{number}", "Shares", columns, rows, sortable=True)
+    test = Column("p", "number", hint="permutation test of no dependence")
+    trials = Column("Trials", "number", hint="with a score, and those that have failed")
+    columns: list[tuple[object, Any]] = [
+        ("Algorithm", lambda r: Cell(_name(r, shares), algorithm=r["algorithm"])),
+        ("Parameter", lambda r: symbol(r["parameter"])),
+        (Column("Share", "number"), _marked_share),
+        (test, lambda r: Cell(f"{r['p_value']:.4f}", r["p_value"])),
+        (trials, lambda r: Cell(_counted(r), float(r["n"]))),
+    ]
+    rows = shares.to_dict("records")
+    return tabulate(f"shares-{number}", "Shares", columns, rows, sortable=True)
+
+
+def _marked_share(row: Mapping[str, Any]) -> Cell:
+    mark = " ≠" * bool(row["significant"])
+    return Cell(_share(row) + mark, row["share"], strong=bool(mark))

@@ -3,6 +3,7 @@
 import json
 import math
 from collections.abc import Iterator
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,7 @@ from jbrl.report.content import (
     reading,
     sentence,
     table,
+    tabulate,
 )
 from jbrl.report.files import write_document
 from jbrl.report.style import COLOURS, FAINT, INK, PAPER, drawn
@@ -372,17 +374,16 @@ def _wins(choice: Choice, subset: set[str]) -> str:
 
 def _ranking(study: Study) -> Iterator[Block]:
     outcome = study.outcome
-    numbers = [Column(text, "number") for text in ("Error", "N", "R²", "Cross-validated R²")]
-    rows = [
-        (
-            f"{place}",
-            ", ".join(fit.subset),
-            *(finite(fit.loss, 6), f"{fit.n}", finite(fit.r2), finite(fit.cv_r2)),
-        )
-        for place, fit in enumerate((outcome.best, *outcome.next), 1)
+    columns: list[tuple[object, Any]] = [
+        (Column("Place", "number"), lambda r: r[0]),
+        ("Subset", lambda r: ", ".join(r[1].subset)),
+        (Column("Error", "number"), lambda r: finite(r[1].loss, 6)),
+        (Column("N", "number"), lambda r: r[1].n),
+        (Column("R²", "number"), lambda r: finite(r[1].r2)),
+        (Column("Cross-validated R²", "number"), lambda r: finite(r[1].cv_r2)),
     ]
-    columns = (Column("Place", "number"), "Subset", *numbers)
-    yield table("ranking", "Subsets of least error", columns, rows, heads=2)
+    fits = enumerate((outcome.best, *outcome.next), 1)
+    yield tabulate("ranking", "Subsets of least error", columns, fits, heads=2)
     if outcome.quantiles:
         errors = "In-sample errors" if outcome.settings.shortlist else "Errors"
         shares = (f"{share} are below {finite(v)}" for share, v in outcome.quantiles.items())
@@ -391,15 +392,15 @@ def _ranking(study: Study) -> Iterator[Block]:
 
 def _singles(study: Study) -> Iterator[Block]:
     yield Paragraph(("The ten that predict the target best when alone, with intercept.",))
-    numbers = [Column(text, "number") for text in ("R²", "N", "Slope", "Intercept")]
-    rows = [
-        (
-            row["environment"],
-            *(finite(row["r2"]), str(row["n"]), finite(row["slope"]), finite(row["intercept"])),
-        )
-        for row in study.singles.head(10).to_dict("records")
+    columns: list[tuple[object, Any]] = [
+        ("Environment", itemgetter("environment")),
+        (Column("R²", "number"), lambda r: finite(r["r2"])),
+        (Column("N", "number"), itemgetter("n")),
+        (Column("Slope", "number"), lambda r: finite(r["slope"])),
+        (Column("Intercept", "number"), lambda r: finite(r["intercept"])),
     ]
-    yield table("singles", "Fit of each environment alone", ("Environment", *numbers), rows)
+    singles = study.singles.head(10).to_dict("records")
+    yield tabulate("singles", "Fit of each environment alone", columns, singles)
 
 
 def _settings(study: Study) -> Iterator[Block]:

@@ -3,7 +3,8 @@ under time bounds; and the first two as CSV and Markdown.
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,22 +19,26 @@ from jbrl.report.content import (
     Column,
     Paragraph,
     Row,
+    RowKind,
     Sentence,
     Span,
     Standing,
     Table,
     sentence,
     table,
+    tabulate,
 )
 from jbrl.report.sections import MARKS, P99, SCORES, Section, lengths_differ
 from jbrl.report.text import ABSENT, MDPS, OTHERS, escape, seconds_text, shared
-from jbrl.stats.brackets import share, share_text
+from jbrl.stats.brackets import Bracket, share, share_text
 from jbrl.stats.time_bounds import least_offline, winners_by_bound
 
+Record = Mapping[str, Any]  # a row of the tables of sections
 FILES = ("summary.csv", "summary.md", "scores.csv", "scores.md")
 OFFLINE = Column("Offline", "number", "computation before the first decision")
 STANDING = Column("Standing", "chip", "against the best agent of the experiment")
 SHARE = "of the Bayes-optimal value: the least and the greatest that its bracket allows"
+LATENCY = "of one decision, to a caller who plays one lifetime: "
 LATENCIES = (
     ("latency_seconds", "Latency", "the median"),
     (P99, "Latency, 99%", "one in a hundred takes longer"),
@@ -131,71 +136,74 @@ def best_agents(section: Section) -> Table:
     """Return the best agent of each algorithm with its score: Figs 9 and 13 of Castronovo et al.
     2016.
     """
-    columns = ["Algorithm", "Parameters", _score_column(section)]
-    columns += [Column("Share", "number", SHARE)] * (section.bracket is not None)
-    columns += [STANDING, OFFLINE, _online(section)]
-    rows = []
-    for _, row in best_rows([section]).iterrows():
-        best = bool(row["best"])
-        cells = [
-            Cell(row["algorithm"], strong=best, algorithm=row["algorithm"]),
-            Cell(row["setting"], strong=best),
-            Cell(section.score(row), row["mean"], strong=best),
-        ]
-        if section.bracket is not None:
-            # an oracle is beyond the Bayes-optimal value
-            part = share(row["mean"], row["ci95"], section.bracket)
-            text = "" if row["oracle"] else share_text(part)
-            cells.append(Cell(text, part[0]) if text else Cell(ABSENT))
-        cells += [_standing(row), *map(_duration, row[["offline_seconds", "online_seconds"]])]
-        rows.append(Row(tuple(cells), "oracle" if row["oracle"] else ""))
-    title = "Best agent of each algorithm"
-    return table(f"{section.id}--best", title, columns, rows, sortable=True)
+    brackets = [section.bracket] if section.bracket is not None else []
+    columns: list[tuple[object, Any]] = [
+        ("Algorithm", lambda r: _named(r, "algorithm", strong=r["best"])),
+        ("Parameters", lambda r: Cell(r["setting"], strong=r["best"])),
+        (_score_column(section), lambda r: _score(section, r, strong=r["best"])),
+        *[(Column("Share", "number", SHARE), partial(_share, bracket)) for bracket in brackets],
+        (STANDING, _standing),
+        (OFFLINE, partial(_seconds, "offline_seconds")),
+        (_online(section), partial(_seconds, "online_seconds")),
+    ]
+    rows, title = best_rows([section]).to_dict("records"), "Best agent of each algorithm"
+    return tabulate(f"{section.id}--best", title, columns, rows, _kind, sortable=True)
 
 
 def all_agents(section: Section) -> Table:
     """Tabulate every agent with its score, standing and times; columns with nothing to say are left
     out.
     """
-    terms = section.terms
-    latency = [
-        Column(title, "number", f"of one decision, to a caller who plays one lifetime: {what}")
+    terms, scale = section.terms, _scale(section)
+    latencies = [
+        (Column(title, "number", LATENCY + what), partial(_seconds, column))
         for column, title, what in LATENCIES
         if column in section.table.columns and section.table[column].notna().any()
     ]
-    devices = ["Device"] if section.done["device"].nunique() > 1 else []
-    columns = (
-        "Agent",
-        _score_column(section),
-        Column("Interval", "bar"),
-        STANDING,
-        Column("s", "number", terms.say("standard deviation of the {values}")),
-        Column("N", "number", terms.environments),
-        OFFLINE,
-        _online(section),
-        *latency,
-        Column("Compilation", "number", "in none of the other times"),
-        *devices,
-    )
-    scale, rows = _scale(section), []
-    for _, row in section.table.iterrows():
-        champion, done = bool(row["best_of_algorithm"]), row["status"] == "done"
-        cells = (
-            Cell(row["label"], strong=champion, algorithm=row["algorithm"]),
-            Cell(section.score(row), row["mean"], strong=champion),
-            Cell(bar=_bar(row, scale), algorithm=row["algorithm"]),
-            _standing(row),
-            Cell(f"{row['std']:#.3g}" if math.isfinite(row["std"]) else ABSENT, row["std"]),
-            Cell(str(row["n"]), row["n"]),
-            _duration(row["offline_seconds"]),
-            _duration(row["online_seconds"]),
-            *(_duration(row[column]) for column, _, _ in LATENCIES[: len(latency)]),
-            _duration(row["compile_seconds"]),
-            *(Cell(row["device"] if done else ABSENT) for _ in devices),
-        )
-        rows.append(Row(cells, "oracle" if row["oracle"] else "" if done else row["status"]))
-    look: Any = {"kind": "scores", "sortable": True, "long": True}
-    return table(f"{section.id}--agents", "All agents", columns, rows, **look)
+    several = section.done["device"].nunique() > 1
+    compilation = Column("Compilation", "number", "in none of the other times")
+    columns: list[tuple[object, Any]] = [
+        ("Agent", lambda r: _named(r, "label", strong=r["best_of_algorithm"])),
+        (_score_column(section), lambda r: _score(section, r, strong=r["best_of_algorithm"])),
+        (Column("Interval", "bar"), lambda r: Cell(bar=_bar(r, scale), algorithm=r["algorithm"])),
+        (STANDING, _standing),
+        (Column("s", "number", terms.say("standard deviation of the {values}")), _deviation),
+        (Column("N", "number", terms.environments), lambda r: Cell(str(r["n"]), r["n"])),
+        (OFFLINE, partial(_seconds, "offline_seconds")),
+        (_online(section), partial(_seconds, "online_seconds")),
+        *latencies,
+        (compilation, partial(_seconds, "compile_seconds")),
+        *[("Device", lambda r: r["device"] if r["status"] == "done" else ABSENT)] * several,
+    ]
+    rows, look = section.table.to_dict("records"), {"kind": "scores", "sortable": True}
+    return tabulate(f"{section.id}--agents", "All agents", columns, rows, _kind, long=True, **look)
+
+
+def _named(row: Record, column: str, *, strong: bool) -> Cell:
+    return Cell(row[column], strong=strong, algorithm=row["algorithm"])
+
+
+def _score(section: Section, row: Record, *, strong: bool) -> Cell:
+    return Cell(section.score(row), row["mean"], strong=strong)
+
+
+def _share(bracket: Bracket, row: Record) -> Cell:
+    part = share(row["mean"], row["ci95"], bracket)
+    # an oracle is beyond the Bayes-optimal value
+    text = "" if row["oracle"] else share_text(part)
+    return Cell(text, part[0]) if text else Cell(ABSENT)
+
+
+def _deviation(row: Record) -> Cell:
+    return Cell(f"{row['std']:#.3g}" if math.isfinite(row["std"]) else ABSENT, row["std"])
+
+
+def _seconds(column: str, row: Record) -> Cell:
+    return Cell(seconds_text(row[column]), row[column])
+
+
+def _kind(row: Record) -> RowKind:
+    return "oracle" if row["oracle"] else "" if row["status"] == "done" else row["status"]
 
 
 def _score_column(section: Section) -> Column:
@@ -207,7 +215,7 @@ def _online(section: Section) -> Column:
     return Column("Online", "number", section.terms.say(hint))
 
 
-def _standing(row: pd.Series) -> Cell:
+def _standing(row: Record) -> Cell:
     """Describe an agent against the best of the experiment: in words, or the value of Z at which
     the test rejected.
     """
@@ -226,10 +234,6 @@ def _standing(row: pd.Series) -> Cell:
     return Cell(f"Z = {row['z']:.1f}", "3", standing="quiet", hint=f"p = {row['p_value']:.2g}")
 
 
-def _duration(seconds: float) -> Cell:
-    return Cell(seconds_text(seconds), seconds)
-
-
 def _scale(section: Section) -> tuple[float, float]:
     """Return the ends of the small drawings of intervals, those of the agents that compete."""
     rows = section.competitors
@@ -240,7 +244,7 @@ def _scale(section: Section) -> tuple[float, float]:
     return (low, high) if high > low else (low - 0.5, high + 0.5)
 
 
-def _bar(row: pd.Series, scale: tuple[float, float]) -> tuple[float, float, float] | None:
+def _bar(row: Record, scale: tuple[float, float]) -> tuple[float, float, float] | None:
     """Return lower end, mean and upper end in per cent of the scale; None without a score and for
     oracles, which would set the scale.
     """
