@@ -24,6 +24,7 @@ from jbrl.report.content import (
     Plot,
     Table,
     prose,
+    table,
     tabulate,
 )
 from jbrl.report.files import write_document
