@@ -17,6 +17,7 @@ from jbrl.base.errors import JbrlError
 from jbrl.mdp.sampling import stream
 from jbrl.problems.lookup import problem
 from jbrl.rollout.contract import DrawsParameters
+from jbrl.study.storage.files import under
 
 UNIT = ("experiment", "algorithm", "parameters", "seed")  # columns that name a unit
 DRAWN = "drawn_"  # before the name of a parameter, in the metrics of a unit
@@ -69,11 +70,7 @@ def _drawn(
     metrics: Callable[[str], dict[str, np.ndarray]],
     place: str,
 ) -> dict[str, np.ndarray]:
-    kept = {
-        name.removeprefix(DRAWN): values[numbers]
-        for name, values in metrics(unit["id"]).items()
-        if name.startswith(DRAWN)
-    }
+    kept = {name: v[numbers] for name, v in under(DRAWN, metrics(unit["id"])).items()}
     decoded = unit | {"parameters": json.loads(unit["parameters"])}
     return kept or draws(decoded, numbers, place)
 

@@ -20,7 +20,7 @@ from jbrl.play.unit import Unit
 from jbrl.rollout.contract import Findings
 from jbrl.study.progress import Progress
 from jbrl.study.stopping import stop_if_asked
-from jbrl.study.storage.files import StoreError
+from jbrl.study.storage.files import StoreError, under
 from jbrl.study.storage.store import FLIGHT, METRIC, Store
 from jbrl.study.storage.tables import TRAJECTORY, Result
 
@@ -180,56 +180,45 @@ def before(unit: Unit, store: Store, platform: str) -> Played:
     """Return the remains of an earlier run of a unit: a checkpoint, or a result that lacks its
     latency.
     """
-    for found, partial in (
-        (store.result(unit.id, arrays=True), False),
-        (store.checkpoint(unit.id), True),
-    ):
-        # On another kind of device the last digits might differ, too.
-        if not (found and answers(found, unit) and comparable(found.header, platform)):
-            continue
-        if found.status == "failed":  # a unit that failed is played again
-            continue
-        # half of a unit from one program, half from another
-        if partial and found.header["versions"] != versions():
-            continue
-        flight = {
-            name.removeprefix(FLIGHT): values
-            for name, values in found.arrays.items()
-            if name.startswith(FLIGHT)
-        }
-        if not (found.n or flight):
-            continue
-        decisions = found.header.get("decisions") or (
-            0 if unit.protocol.in_blocks else found.n * unit.protocol.horizon
-        )
-        seconds = found.header["online_seconds"] * decisions
-        arrays = {name: found.arrays[name] for name in TRAJECTORY} if unit.record else None
-        metrics = {
-            name.removeprefix(METRIC): values
-            for name, values in found.arrays.items()
-            if name.startswith(METRIC)
-        }
-        spread = found.header.get("online_seconds_spread")
-        spread = math.nan if spread is None else spread * decisions
-        processor = found.header.get("online_processor_seconds")
-        chunks = (
-            [
-                Chunk(
-                    *(0, found.returns, arrays, seconds, decisions, metrics, spread),
-                    np.isnan(found.returns),
-                    found.header.get("failure", ""),
-                    math.nan if processor is None else processor * decisions,
-                )
-            ]
-            if found.n
-            else []
-        )
-        return Played(
-            chunks,
-            found.header.get("stacked", 0),
-            (flight, found.header["flight_seconds"]) if flight else None,
-        )
+    result, checkpoint = store.result(unit.id, arrays=True), store.checkpoint(unit.id)
+    if checkpoint and checkpoint.header["versions"] != versions():
+        checkpoint = None  # half of a unit would be from one program, half from another
+    for found in (result, checkpoint):
+        # On another kind of device the last digits might differ, too; what failed is played again.
+        if (
+            found
+            and found.status != "failed"
+            and answers(found, unit)
+            and comparable(found.header, platform)
+        ):
+            flight = under(FLIGHT, found.arrays)
+            if found.n or flight:
+                begun = (flight, found.header["flight_seconds"]) if flight else None
+                return Played(_stored(unit, found), found.header.get("stacked", 0), begun)
     return Played()
+
+
+def _stored(unit: Unit, found: Result) -> list[Chunk]:
+    """Return the lifetimes that a result or a checkpoint holds, as a chunk if there are any."""
+    header, protocol = found.header, unit.protocol
+    decisions = header.get("decisions") or (0 if protocol.in_blocks else found.n * protocol.horizon)
+
+    def in_all(name: str) -> float:
+        return math.nan if header.get(name) is None else header[name] * decisions
+
+    chunk = Chunk(
+        start=0,
+        returns=found.returns,
+        trajectories={name: found.arrays[name] for name in TRAJECTORY} if unit.record else None,
+        online_seconds=in_all("online_seconds"),
+        decisions=decisions,
+        metrics=under(METRIC, found.arrays),
+        online_spread=in_all("online_seconds_spread"),
+        failed=np.isnan(found.returns),
+        failure=header.get("failure", ""),
+        processor_seconds=in_all("online_processor_seconds"),
+    )
+    return [chunk] if found.n else []
 
 
 def check_returns(chunk: Chunk) -> Chunk:

@@ -110,6 +110,11 @@ def _description(content: bytes) -> tuple[tuple[int, ...], bool, np.dtype]:
     return shape, fortran, dtype
 
 
+def under(prefix: str, arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Return the arrays whose names begin with `prefix`, by the rest of their names."""
+    return {name.removeprefix(prefix): v for name, v in arrays.items() if name.startswith(prefix)}
+
+
 def pack_json(content: Mapping[str, Any]) -> bytes:
     """Return the content of a .json file: the fields of `content`, at least one, and the seal."""
     text = json.dumps(content, indent=1).removesuffix("\n}") + ",\n "

@@ -198,12 +198,7 @@ class Store:
         empty where there are none.
         """
         found = self.result(id, arrays=True)
-        arrays = found.arrays if found else {}
-        return {
-            name.removeprefix(METRIC): values
-            for name, values in arrays.items()
-            if name.startswith(METRIC)
-        }
+        return files.under(METRIC, found.arrays) if found else {}
 
     def _path(self, id: str, *, partial: bool = False) -> Path:
         return self.units_folder / f"{id}{'.partial' if partial else ''}.npz"
