@@ -8,14 +8,19 @@ their bounds. A line of JSON for each kind and rule: races whose choice is worse
 epsilon or more, and the mean number of scores in all. Successive halving is given the scores that
 the race took; leader against challenger plays the two that are closest until their limits part.
 
-Problems: for each problem and pair of limits, the choice beside a study that plays every candidate
-of the portfolio that keeps the limits in 20,000 environments. A line of JSON each: whether the
-choice is within epsilon of the best, and the seconds of both.
+Problems: for each problem and pair of limits, `jbrl choose` in a process of its own; its policy in
+a loop of another, which measures whether it keeps the limit; and in a third a study that plays each
+candidate in as many environments for all. Rows go to benchmarks/results/choose.csv; those that are
+there are not measured again.
 """
 
 import argparse
+import csv
 import json
+import os
+import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -34,15 +39,26 @@ FIELDS = {
     "close": [0.4, 0.39, 0.38, 0.37, 0.36, 0.35, 0.34, 0.33],
     "apart": [0.4, 0.3, 0.25, 0.2, 0.2, 0.15, 0.1, 0.1],
 }
-TRUTH = 20_000  # environments
-PROBLEMS = (
-    *(f"GC(n_states={n})" for n in (3, 5, 8)),
-    *("GC", "GDL", "Grid", "Chain", "Catch", "DeepSea", "CartPole", "MountainCar"),
-    *(f"experiments/suite/{kind}.json" for kind in ("sparse-5x3", "dense-5x3", "sparse-9x2")),
-    *(f"experiments/suite/{kind}.json" for kind in ("dense-9x2", "sparse-10x3", "dense-10x3")),
-    *(f"experiments/suite/{kind}.json" for kind in ("sparse-16x4", "dense-16x4", "brl-5")),
-)
-LIMITS = (("60 s", "1 ms"), ("1 s", "100 us"))
+RESULTS = ROOT / "benchmarks/results/choose.csv"
+EXAMPLES = ROOT / "docs/examples"
+OURS = {"pump": (4, 3), "sparse": (6, 2), "dense": (10, 4), "wide": (24, 3)}  # states, actions
+DIRICHLET = "e-Greedy,BEB,Soft-max,PSRL,SBOSS,BAMCP,OPPS-DS,Q-learning"
+TABULAR = "Q-learning,Sarsa,Sarsa-lambda,Q-lambda,AC"
+ARRAYS = "Sarsa-lambda,Q-lambda,AC,NAC-TD"
+PROBLEMS: dict[str, tuple[str, list[str]]] = {
+    **{f"GC(n_states={n})": (DIRICHLET, []) for n in (2, 3, 5, 8, 12, 20, 30)},
+    **{name: (DIRICHLET, []) for name in (*OURS, "GDL", "Grid")},
+    "corridor:Corridor": (ARRAYS, ["--episodes", "20"]),
+    "tiger:Tiger": (TABULAR, ["--episodes", "50"]),
+    "Chain": (TABULAR, ["--episodes", "20"]),
+    "DeepSea(size=5)": (TABULAR, ["--episodes", "200"]),
+    "DeepSea(size=10)": (TABULAR, ["--episodes", "200"]),
+    "CartPole": (ARRAYS, ["--episodes", "20"]),
+    "Acrobot": (ARRAYS, ["--episodes", "5"]),
+}
+LIMITS = (("60s", "2ms"), ("1s", "400us"))
+TRUTH = {True: 4096, False: 512}  # environments: MDPs, and lifetimes of episodes
+LOOP = 1000  # decisions in a loop of one's own
 
 
 def draws(rng: np.random.Generator, means: np.ndarray, heavy: bool, n: int) -> np.ndarray:
@@ -128,53 +144,170 @@ def races(n: int) -> Iterator[dict[str, Any]]:
                 }
 
 
+def own_problem(name: str, folder: Path) -> None:
+    """Write a distribution with random counts and rewards, the same for the same name."""
+    states, actions = OURS[name]
+    rng = np.random.default_rng([states, actions])
+    counts = rng.gamma(0.5, 2.0, (states, actions, states)) + 0.05
+    rewards = np.round(rng.random((states, actions, states)) * (rng.random(states) < 0.4), 3)
+    content = {
+        "name": name,
+        "short_name": name,
+        "n_states": states,
+        "n_actions": actions,
+        "initial_state": 0,
+        "transition_weights": np.round(counts, 3).tolist(),
+        "rewards": rewards.tolist(),
+    }
+    (folder / f"{name}.json").write_text(json.dumps(content))
+
+
 def problems(budget: float, only: str) -> Iterator[dict[str, Any]]:
     """Yield how each choice compares with a study of all candidates."""
-    import jbrl
-    from jbrl.base.parameters import parse_seconds
-    from jbrl.choose import choose
-    from jbrl.play.protocol import Protocol
-    from jbrl.study.portfolio import portfolio
-
+    kept = list(csv.DictReader(RESULTS.open())) if RESULTS.exists() else []
+    there = {(row["problem"], row["online"]) for row in kept}
     for name in (name for name in PROBLEMS if only in name):
-        for offline, online in LIMITS:
-            started = time.monotonic()
-            choice = choose(name, offline=offline, online=online, budget=budget)
-            chosen, started = time.monotonic() - started, time.monotonic()
-            keep = {one.name for one in choice.standings if one.status != "over a limit"}
-            test = jbrl.problem(name)
-            rules = Protocol(test, test, TRUTH, 1, test.lifetime)
-            limits = parse_seconds("offline", offline), parse_seconds("online", online)
-            means = {}
-            for one in portfolio(rules, *limits):
-                if one.name in keep:
-                    played = jbrl.play(one.agent, test=test, n_environments=TRUTH, seed=1)
-                    means[one.name] = float(np.nanmean(played.returns))
-            lost = max(means.values()) - means[choice.recommended] if means else float("nan")
-            yield {
-                "problem": name,
-                "offline": offline,
-                "online": online,
-                "choice": choice.recommended,
-                "best": max(means, key=lambda one: means[one]) if means else None,
-                "lost": lost,
-                "epsilon": choice.epsilon,
-                "within": bool(lost <= choice.epsilon),
-                "choice_seconds": round(chosen, 1),
-                "study_seconds": round(time.monotonic() - started, 1),
-            }
+        todo = [limits for limits in LIMITS if (name, limits[1]) not in there]
+        with tempfile.TemporaryDirectory() as place:
+            folder, truth = Path(place), None
+            if name in OURS:
+                own_problem(name, folder)
+            for offline, online in todo:
+                row = chosen(name, offline, online, budget, folder)
+                truth = truth or in_process(folder, "truth", name)
+                yield row | compared(row, truth)
+
+
+def in_process(folder: Path, what: str, *words: str) -> dict[str, Any]:
+    """Return what this file prints as JSON in a process of its own, and `seconds`."""
+    began = time.monotonic()
+    command = [sys.executable, __file__, what, "--words", *words]
+    if what == "choose":
+        command = [sys.executable, "-m", "jbrl", "choose", *words]
+    paths = {"PYTHONPATH": os.pathsep.join(map(str, (ROOT, EXAMPLES, folder)))}
+    run = subprocess.run(
+        command, cwd=folder, capture_output=True, text=True, env=os.environ | paths, check=False
+    )
+    if run.returncode not in (0, 3):
+        raise SystemExit(f"{' '.join(command)}: {run.stderr}")
+    return json.loads(run.stdout) | {"seconds": round(time.monotonic() - began, 1)}
+
+
+def chosen(name: str, offline: str, online: str, budget: float, at: Path) -> dict[str, Any]:
+    """Return the choice, its wall seconds, and what its decisions take in a loop elsewhere."""
+    candidates, options = PROBLEMS[name]
+    limits = ["--offline", offline, "--online", online, "--budget", f"{budget:g}s"]
+    out = at / f"out-{online}"
+    words = [f"{name}.json" if name in OURS else name, *options, *limits]
+    load = os.getloadavg()[0]
+    found = in_process(
+        at, "choose", *words, "--candidates", candidates, "--out", str(out), "--format", "json"
+    )
+    own = in_process(at, "loop", str(out / "policy"))
+    states = [one["status"] for one in found["standings"]]
+    return {
+        "problem": name,
+        "offline": offline,
+        "online": online,
+        "budget": budget,
+        "choice": found["recommended"],
+        "stopped": found["stopped"],
+        "tried": len(states) - states.count("not tried") - states.count("out of time"),
+        "candidates": len(states),
+        "epsilon": found["epsilon"],
+        "seconds": found["seconds"],
+        "loop_median_us": round(own["median"] * 1e6, 1),
+        "loop_p99_us": round(own["p99"] * 1e6, 1),
+        "load": round(load, 1),
+    }
+
+
+def compared(row: dict[str, Any], truth: dict[str, Any]) -> dict[str, Any]:
+    """Return what the choice loses against the best that keeps the limits."""
+    from jbrl.base.parameters import parse_seconds
+
+    offline, online = (parse_seconds(name, row[name]) for name in ("offline", "online"))
+    keep = {
+        name: np.array(one["scores"])
+        for name, one in truth["agents"].items()
+        if one["offline"] <= offline and 2 * one["median"] <= online
+    }
+    means = {name: float(np.nanmean(scores)) for name, scores in keep.items()}
+    best = max(means, key=lambda name: means[name])
+    paired = keep[best] - np.array(truth["agents"][row["choice"]]["scores"])
+    lost, error = float(np.nanmean(paired)), float(np.nanstd(paired) / np.sqrt(len(paired)))
+    return {
+        "best": best,
+        "lost": round(lost, 5),
+        "lost_standard_error": round(error, 5),
+        "within": lost <= row["epsilon"],
+        "study_seconds": truth["seconds"],
+    }
+
+
+def truth(name: str) -> dict[str, Any]:
+    """Return scores, latency and offline seconds of all candidates of a problem."""
+    import jbrl
+
+    candidates, options = PROBLEMS[name]
+    problem = jbrl.problem(f"{name}.json" if name in OURS else name)
+    n, agents = TRUTH[not options], {}
+    rules = {"n_environments": n, "seed": 1} | ({"episodes": int(options[1])} if options else {})
+    for agent in candidates.split(","):
+        played = jbrl.play(agent, test=problem, latency=True, **rules)
+        agents[agent] = {
+            "scores": played.returns.tolist(),
+            "offline": played.offline_seconds,
+            "median": played.latency_seconds,
+        }
+    return {"agents": agents}
+
+
+def loop(folder: str) -> dict[str, Any]:
+    """Return what a decision of a policy takes in a loop of one's own, whose outcomes are drawn
+    at random; the first decisions apart.
+    """
+    import jbrl
+
+    policy = jbrl.load_policy(folder)
+    life, seen, rng, taken = policy.start(seed=1), policy.player.spec.observation, None, []
+    rng = np.random.default_rng(0)
+    for _ in range(LOOP + 20):
+        box = hasattr(seen, "low")
+        observation = (
+            rng.uniform(np.clip(seen.low, -1, 1), np.clip(seen.high, -1, 1), seen.shape)
+            if box
+            else int(rng.integers(seen.n))
+        )
+        if taken:
+            began = time.perf_counter()
+            life.observe(0.0, observation)
+            taken[-1] += time.perf_counter() - began
+        began = time.perf_counter()
+        life.act(observation)
+        taken.append(time.perf_counter() - began)
+    return {"median": float(np.median(taken[20:])), "p99": float(np.percentile(taken[20:], 99))}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("what", choices=("races", "problems"))
+    parser.add_argument("what", choices=("races", "problems", "truth", "loop"))
     parser.add_argument("--races", type=int, default=1000)
-    parser.add_argument("--budget", type=float, default=600)
+    parser.add_argument("--budget", type=float, default=60)
     parser.add_argument("--only", default="")
+    parser.add_argument("--words", nargs="*", default=[])
     given = parser.parse_args()
-    lines = races(given.races) if given.what == "races" else problems(given.budget, given.only)
-    for line in lines:
-        print(json.dumps(line), flush=True)
+    if given.what in ("truth", "loop"):
+        print(json.dumps({"truth": truth, "loop": loop}[given.what](*given.words)))
+        return
+    for row in races(given.races) if given.what == "races" else problems(given.budget, given.only):
+        print(json.dumps(row), flush=True)
+        if given.what == "problems":
+            with RESULTS.open("a", newline="") as file:
+                writer = csv.DictWriter(file, row.keys(), lineterminator="\n")
+                if not file.tell():
+                    writer.writeheader()
+                writer.writerow(row)
 
 
 if __name__ == "__main__":

@@ -107,7 +107,8 @@ def test_scores_are_those_of_play(choice: Choice) -> None:
 
 
 def test_nobody_keeps_a_limit_that_is_too_short() -> None:
-    words = "choose GC(n_states=3) --horizon 8 --online 1ns --candidates e-Greedy --format json"
+    # a size of problems at which the compiler has aborted in the decisions of SBOSS
+    words = "choose GC(n_states=4) --horizon 8 --online 1ns --candidates SBOSS --format json"
     result = CliRunner().invoke(app, words.split())
     assert result.exit_code == 3
     found = json.loads(result.stdout)

@@ -83,7 +83,8 @@ def for_one(run: Callable[[Any], Any]) -> Callable[[Any], Any]:
 
     @custom_vmap
     def run_all(tasks: Any) -> Any:
-        return run(tasks)
+        # XLA aborts where it sees through some arguments of a single task (jaxlib 0.10.2)
+        return run(lax.optimization_barrier(tasks) if _count(tasks) == 1 else tasks)
 
     @run_all.def_vmap
     def _(size: int, batched: list[Any], tasks: Any) -> tuple[Any, ...]:
