@@ -185,9 +185,9 @@ def test_draws_of_a_lifetime_of_each_agent(name: str) -> None:
     elif isinstance(agent, OfflineSearch):
         return  # draws on the host; its strategies are other agents of the register
     else:
-        finite = plays_finite_mdps(name)
+        finite = plays_finite_mdps(name) or name == "Gittins"
         thrown = problem("Catch").environment if name == "Scripted" else RewardNoise(Die())
-        where = problem("GC") if finite else as_arrays(thrown)
+        where = problem("Bandit" if name == "Gittins" else "GC") if finite else as_arrays(thrown)
         lifetime = Steps(3) if finite else Episodes(2)
 
         def play(index: Any, key: Any) -> Any:

@@ -30,7 +30,9 @@ class GittinsState:
 
 
 def _needs_bandit(prior: Prior) -> str:
-    """Return what the agent needs where the prior does not offer it."""
+    """Return what the agent needs where the prior does not offer it; of a traced one nothing."""
+    if any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(prior)):
+        return ""
     found = as_bandit(prior.mdps) if isinstance(prior, DirichletPrior) else None
     if found is not None and len(found.rooms) == 1 and found.decisions == 2:
         return ""
