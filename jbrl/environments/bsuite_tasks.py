@@ -22,7 +22,7 @@ class BanditState:
     regret: Array  # [] float32, 0 before the pull
 
 
-@register_environment("Bandit", cite="osband2020bsuite")
+@register_environment("BsuiteBandit", cite="osband2020bsuite")
 class Bandit(Environment[BanditState]):
     """Bandit of bsuite: pull one of 11 arms per episode, whose rewards are 0 to 1 by steps of 0.1.
 

@@ -6,8 +6,10 @@ import numpy as np
 import pytest
 
 from jbrl.base.errors import JbrlError
+from jbrl.environments.environment import ENVIRONMENTS
 from jbrl.problems.json_format import read_json, write_json
 from jbrl.problems.lookup import problem
+from jbrl.problems.problem import PROBLEMS
 
 
 @pytest.mark.parametrize(
@@ -21,6 +23,9 @@ from jbrl.problems.lookup import problem
         ("uniform(GC)", "uniform(GC)", 5, 3),
         ("uniform(Grid(rows=2, columns=3))", "uniform(Grid(rows=2,columns=3))", 6, 4),
         ("UGrid(rows=2,columns=3)", "UGrid(rows=2,columns=3)", 6, 4),
+        ("Bandit(prior='2 1, 1; 1 1 1', states=2)",)
+        + ('Bandit(prior="2 1, 1; 1 1 1",states=2)', 8, 2),
+        ('Bandit(arms=3,prior="1 1")', "Bandit(arms=3)", 3, 3),
     ],
 )
 def test_names_with_parameters(name, short_name, n_states, n_actions):
@@ -56,6 +61,13 @@ def test_names_with_parameters(name, short_name, n_states, n_actions):
         ("ShortestPath(n_states=1)", "n_states = 1: expected an integer from 2"),
         ("BernoulliBandit(arms=1)", "arms = 1: expected an integer from 2"),
         ("BernoulliBandit(losses=0)", "losses = 0: expected an integer from 1"),
+        ("Bandit(prior=1 2)", "prior = 1 2: expected a text in quotes"),
+        ('Bandit(prior="1")', "prior = '1': expected two to ten positive concentrations"),
+        ('Bandit(prior="1 0")', "prior = '1 0': expected two to ten positive concentrations"),
+        ('Bandit(prior="1 nan")', "prior = '1 nan': expected two to ten positive"),
+        ('Bandit(arms=3,prior="1 2; 2 1")', "for each of 3 arms"),
+        ('Bandit(prior="one two")', "prior = 'one two': expected two to ten"),
+        ("Bandit(states=5)", "states = 5: expected an integer from 1 to 4"),
         ("ShortestPath(n_actions=0)", "n_actions = 0: expected an integer from 1"),
         ("GC(n_states=999999999)", "too large"),
         ("GDL(length=0)", "length = 0: expected an integer from 1"),
@@ -157,3 +169,7 @@ def test_transposing_a_grid_exchanges_its_actions():
         tall.concentrations, wide.concentrations[states][:, actions][:, :, states]
     )
     np.testing.assert_array_equal(tall.rewards, wide.rewards[states][:, actions][:, :, states])
+
+
+def test_no_name_is_that_of_a_problem_and_of_an_environment() -> None:
+    assert not set(PROBLEMS) & set(ENVIRONMENTS)
