@@ -23,8 +23,7 @@ from jbrl.problems.problem import PROBLEMS
         ("uniform(GC)", "uniform(GC)", 5, 3),
         ("uniform(Grid(rows=2, columns=3))", "uniform(Grid(rows=2,columns=3))", 6, 4),
         ("UGrid(rows=2,columns=3)", "UGrid(rows=2,columns=3)", 6, 4),
-        ("Bandit(prior='2 1, 1; 1 1 1', states=2)",)
-        + ('Bandit(prior="2 1, 1; 1 1 1",states=2)', 8, 2),
+        ("Bandit(prior='2 1, 1; 1 1 1', states=2)", 'Bandit(prior="2 1, 1; 1 1 1",states=2)', 8, 2),
         ('Bandit(arms=3,prior="1 1")', "Bandit(arms=3)", 3, 3),
     ],
 )
