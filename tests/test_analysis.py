@@ -5,11 +5,13 @@ import pandas as pd
 import pytest
 
 import jbrl
+from jbrl.analysis import _study_table
 from jbrl.base.errors import JbrlError
 from jbrl.stats.evaluation.ranking import evaluate
 from jbrl.stats.evaluation.samples import samples_of
 from jbrl.stats.subset.preparation import Preparation
 from jbrl.stats.subset.problem import Search
+from tests.study.storage.test_store import HEADER, opened, study
 
 
 @pytest.fixture(scope="module")
@@ -33,6 +35,27 @@ def test_tables_in_memory_and_files_are_evaluated_alike(table, tmp_path):
         jbrl.evaluate(three.drop(columns="environment"))
     with pytest.raises(JbrlError, match=r"take about .* minutes: expected at most 0"):
         jbrl.evaluate(three, jbrl.EvaluateOptions(minutes=0))
+
+
+def test_agents_of_a_study_are_chosen_from_by_their_means_over_seeds(tmp_path):
+    agents = [{"algorithm": "e-Greedy", "epsilon": [0, 0.5]}, {"algorithm": "Random"}]
+    results = stored(tmp_path, agents, seed=[0, 1])
+    table, references = _study_table(tmp_path)
+    expected = results.scores.groupby("parameters", sort=False)["mean"].mean()
+    assert references is None
+    np.testing.assert_allclose(table["score"], expected, rtol=1e-12)
+    with pytest.raises(JbrlError, match=r"^2 units fit .*: expected exactly one"):
+        results.trajectories("GC", "Random")
+    with pytest.raises(JbrlError, match=r"^0 units fit"):
+        results.trajectories("GC", "Random", seed=2)
+
+
+def stored(folder, agents, **settings):
+    """Results of a study of which each unit has scores of its own."""
+    store, units = opened(folder, study(agents, **settings))
+    for number, unit in enumerate(units):
+        store.save(unit, HEADER, np.arange(4.0) + number**2)
+    return jbrl.Results(folder)
 
 
 def test_metrics_are_three_tables(table):

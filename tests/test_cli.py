@@ -286,6 +286,7 @@ def test_formulas_in_all_layouts() -> None:
     assert [row["rank"] for row in formulas] == [str(i) for i in range(1, 44)]
     [ratio] = [row for row in formulas if row["text"] == "Q0/Q2"]
     assert (ratio["rpn"], ratio["size"], ratio["variables"]) == ("Q0 Q2 /", "3", "Q0 Q2")
+    assert "latex" in ratio and "latex" not in table.stdout.splitlines()[0]
     latex = call("formulas", "F3", "--format", "latex").stdout
     assert r" & $\frac{Q_0}{Q_2}$ \\" in latex and latex.rstrip().endswith(r"\end{tabular}")
     assert len(rows("formulas", "F3", "--domain", "values")) == 31
@@ -417,6 +418,7 @@ def test_the_doctor_looks_after_compiled_programs(
     shown = call("doctor", "--no-test", "--compile-cache", tmp_path)
     assert shown.exit_code == 0 and "check" not in shown.stdout
     line = next(line for line in shown.stdout.splitlines() if line.startswith("compiled"))
+    assert re.search(r"^free_gib +\d+\.\d$", shown.stdout, re.MULTILINE)
     assert line.startswith(f"compiled     kept: 1 programs, 0.0 MB in {tmp_path}; 1 damaged")
     cleared = call("doctor", "--clear-cache", "--compile-cache", tmp_path).stdout
     assert cleared == f"{tmp_path}: 0.0 MB removed\n"

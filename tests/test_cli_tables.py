@@ -2,6 +2,7 @@
 that gives no news for long.
 """
 
+import dataclasses
 import json
 import re
 import threading
@@ -213,6 +214,10 @@ def test_status_counts_lifetimes(out: Path, tmp_path: Path) -> None:
     status = Status("residents", 2, 1, {}, 1, 0, [worker], [], {}, None, None, False)
     words = "Grid/Random seed 0: 4/20 lifetimes (process 1 on host, for 5.0 s)"
     assert lines(status, tmp_path)[1] == f"  running  {words}"
+    for n, more in ((20, []), (22, ["  failed   … and 2 more"])):
+        failed = dataclasses.replace(status, failed={f"unit {i}": "why\nwhere" for i in range(n)})
+        listed = [line for line in lines(failed, tmp_path) if line.startswith("  failed")]
+        assert listed == [f"  failed   unit {i}: why" for i in range(20)] + more
 
 
 @pytest.mark.slow

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from jbrl.cli.app import app
+from jbrl.cli.app import app, reference
 from tests.docs.commands import ROOT, Command, found, problem_of
 
 COMMANDS = found()
@@ -167,6 +167,11 @@ def test_the_command_runs(command: Command, folder: Path, monkeypatch: pytest.Mo
     printed = call(*words)
     if words[0] == "rank" and "--format" not in words:
         assert max(map(len, printed.splitlines())) <= 100
+
+
+def test_the_reference_has_every_option_but_the_one_that_all_have() -> None:
+    rows = [line for line in reference().splitlines() if line.startswith("| `")]
+    assert any("--devices" in row for row in rows) and not any("--help" in row for row in rows)
 
 
 def test_each_command_runs_or_a_reason_is_given() -> None:

@@ -108,16 +108,22 @@ def test_overview_says_best_and_tied(report):
 
 
 def test_undone_units_are_announced_and_listed():
-    scores, returns = undo(*study(), "BEB", "failed")
-    report = report_of(scores, returns)
-    assert text(report.notices[0].words).startswith("1 of 10 units have no result")
+    scores, returns = undo(*undo(*study(), "BEB", "failed"), "Random")
+    reason = scores["status"].map({"failed": "no memory"}).fillna("")
+    report = report_of(scores.assign(reason=reason), returns)
+    assert text(report.notices[0].words).startswith("2 of 10 units have no result")
     undone = chapter(report, "Undone")
-    assert undone.count == 1
-    assert [cell.text for cell in undone.blocks[-1].rows[0].cells] == [
-        "GC",
-        "BEB (β = 2.5, bonus = visits)",
-        '{"beta": 2.5, "bonus": "visits"}',
-        "failed",
+    assert undone.count == 2
+    cells = [[getattr(cell, "text", cell) for cell in row.cells] for row in undone.blocks[-1].rows]
+    assert sorted(cells) == [
+        [
+            "GC",
+            "BEB (β = 2.5, bonus = visits)",
+            '{"beta": 2.5, "bonus": "visits"}',
+            "failed",
+            "no memory",
+        ],
+        ["GC", "Random", "{}", "missing", ""],
     ]
 
 

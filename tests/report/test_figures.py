@@ -188,6 +188,8 @@ def test_fraction_of_the_optimum_starts_at_random_and_ends_at_the_oracle():
     assert found.loc["Random", "ci95_fraction"] == pytest.approx(0, abs=1e-12)
     assert found.loc["BEB", "ci95_fraction"] > 0
     assert marks(text) == [1, 2, 4]
+    ends = [line.get_xdata()[0] for line in drawing.figure.axes[0].lines]
+    assert {0, 1} <= set(ends), "lines at Random and at Optimal"
     assert "fraction of the way from Random to Optimal" in text
 
 

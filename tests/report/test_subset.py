@@ -34,7 +34,6 @@ def made():
     return found, told
 
 
-@pytest.mark.slow
 def test_progress_ends_with_all_done(made):
     _, told = made
     assert told[-1] == (9, 9) and [done for done, _ in told] == sorted(done for done, _ in told)
