@@ -126,10 +126,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def pytest_collection_finish() -> None:
-    """Collect garbage less often: tracing makes so many objects that it takes 4 % of the time. What
-    was imported is not looked at again.
-    """
-    gc.freeze()
+    """Collect garbage less often: tracing makes so many objects that it takes 4 % of the time."""
     gc.set_threshold(20_000, 20, 50)
 
 
