@@ -291,9 +291,11 @@ def test_auto_is_in_the_users_cache_directory(tmp_path, monkeypatch):
     assert compile_cache.place("auto") == tmp_path / "home" / ".cache" / "jbrl" / "compiled"
 
 
-def test_what_others_may_write_to_is_refused(tmp_path):
-    found = compile_cache.folder(tmp_path)
-    found.mkdir(mode=0o700)
+def test_what_others_may_write_to_is_refused(tmp_path, monkeypatch):
+    found, asked = compile_cache.folder(tmp_path), {}
+    monkeypatch.setattr(jax.config, "update", asked.__setitem__)
+    assert compile_cache.use(tmp_path) == found and found.stat().st_mode & 0o777 == 0o700
+    assert asked["jax_compilation_cache_dir"] == str(found)
     found.chmod(0o777)
     with pytest.raises(JbrlError, match="others may write to it"):
         compile_cache.use(tmp_path)

@@ -100,7 +100,6 @@ def test_all_arms_failing_is_said():
 
     agent = OPPSDS("F2", 50)
     *_, findings = agent.search(0, prior_of("GC"), Failing(), None)
-    assert findings.consumed < agent.budget, "nothing is left to be pulled"
     with pytest.raises(JbrlError, match="no arm to recommend"):
         agent.strategy(findings)
 
