@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from jbrl import __version__
 from jbrl.base.bsuite_sweep import EXPERIMENTS, SWEEP, TAGS, Experiment
 from jbrl.base.files import writing
 from jbrl.report import bsuite_figures as figures
@@ -200,9 +199,8 @@ def write_report(
         scores.compare(logs, release),
     )
     with writing(out) as folder:
-        for name, content in zip(FILES, tables, strict=True):
-            content.to_csv(folder / name, index=False, lineterminator="\n")
-        write_document(report, folder, "index")
+        beside = dict(zip(FILES, tables, strict=True))
+        write_document(report, folder, "index", tables=beside)
         if latex:
             (folder / "latex").mkdir()
             write_document(appendix(logs, release), folder / "latex", "report", "latex")
@@ -229,7 +227,6 @@ def document(logs: Logs, release: str = RELEASES[0]) -> Document:
         notices=tuple(_notices(logs)),
         chapters=tuple(chapters),
         styles=looks,
-        version=__version__,
     )
 
 
@@ -257,7 +254,7 @@ def appendix(logs: Logs, release: str) -> Document:
         ),
     ]
     agents = Chapter("agents", listing(logs.agents), tuple(blocks))
-    return Document("Behaviour Suite", "", _facts(logs, release), (agents,), looks)
+    return Document("Behaviour Suite", "", _facts(logs, release), (agents,), looks, version="")
 
 
 def _number(value: float) -> str:

@@ -7,7 +7,6 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from jbrl import __version__
 from jbrl.report.axes import (
     DASHED,
     WIDTH,
@@ -65,8 +64,6 @@ def document(choice: Mapping[str, Any], rows: Sequence[Sequence[str]]) -> Docume
             Chapter("answer", "The race", (*plots, _facts(choice))),
             Chapter("candidates", "Candidates", (table("candidates", "", heads, lines),)),
         ),
-        styles={},
-        version=__version__,
     )
 
 

@@ -11,7 +11,6 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from jbrl import __version__
 from jbrl.base.files import writing
 from jbrl.report.axes import Drawing, interval
 from jbrl.report.content import (
@@ -114,8 +113,6 @@ def document(comparison: Comparison) -> Document:
         facts=(comparison.ours,),
         notices=tuple(Paragraph((note,), "verdict") for note in comparison.note.splitlines()),
         chapters=tuple(chapters),
-        styles={},
-        version=__version__,
     )
 
 

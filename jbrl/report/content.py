@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from importlib import resources
 from typing import Any, Literal
 
+from jbrl import __version__
 from jbrl.report.axes import Drawing
 from jbrl.report.style import Style
 
@@ -280,9 +281,10 @@ class Document:
     kind: str  # what stands above the title
     facts: tuple[str, ...]  # what it is about, in a few words each
     chapters: tuple[Chapter, ...]
-    styles: Mapping[str, Style]  # symbol and colour of each algorithm
+    # symbol and colour of each algorithm
+    styles: Mapping[str, Style] = dataclasses.field(default_factory=dict)
     notices: tuple[Paragraph, ...] = ()  # before everything else
-    version: str = ""  # of jbrl, "" when it is not known
+    version: str = __version__  # of jbrl; "" where it is not known
     pages: Mapping[str, str] = dataclasses.field(default_factory=dict)  # beside it, file by title
 
     @property

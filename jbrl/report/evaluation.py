@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from jbrl import __version__
 from jbrl.base.files import writing
 from jbrl.report import evaluation_figures as figures
 from jbrl.report.axes import Styles
@@ -116,7 +115,6 @@ def document(evaluation: Evaluation, extras: Extras, files: list[str]) -> Docume
         ),
         chapters=tuple(chapters),
         styles=looks,
-        version=__version__,
     )
 
 

@@ -1,10 +1,12 @@
 """Pages with their figures in one form."""
 
 import warnings
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal
 
 import matplotlib as mpl
+import pandas as pd
 from matplotlib.figure import Figure
 
 from jbrl.report import html, latex, markdown
@@ -21,9 +23,19 @@ RENDERERS = {
 DPI = 150  # of PNG
 
 
-def write_document(report: Document, folder: Path, name: str, form: Form = "html") -> None:
-    """Write a page `name` in one form, and the files of its figures, to `folder`."""
+def write_document(
+    report: Document,
+    folder: Path,
+    name: str,
+    form: Form = "html",
+    tables: Mapping[str, pd.DataFrame] | None = None,
+) -> None:
+    """Write a page `name` in one form, the files of its figures, and `tables` by the names of their
+    files (CSV), to `folder`.
+    """
     ending, render, image = RENDERERS[form]
+    for file, content in (tables or {}).items():
+        content.to_csv(folder / file, index=False, lineterminator="\n")
     for plot in report.plots:
         beside = tuple(f"figures/{plot.id}.{kind}" for kind in (image, "csv"))
         for file in beside if image else plot.files:

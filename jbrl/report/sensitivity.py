@@ -11,7 +11,6 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, NullLocator
 
-from jbrl import __version__
 from jbrl.base.files import writing
 from jbrl.report.axes import DASHED, WIDTH, Drawing, Styles, symbol_look
 from jbrl.report.content import (
@@ -55,9 +54,8 @@ def write_page(curves: pd.DataFrame, shares: pd.DataFrame, out: Path) -> Path:
     """
     report = document(curves, shares)
     with writing(out) as folder:
-        shares.to_csv(folder / "shares.csv", index=False, lineterminator="\n")
-        curves.to_csv(folder / "curves.csv", index=False, lineterminator="\n")
-        write_document(report, folder, "index")
+        tables = {"shares.csv": shares, "curves.csv": curves}
+        write_document(report, folder, "index", tables=tables)
     return out / "index.html"
 
 
@@ -75,11 +73,9 @@ def write_tuning(gains: pd.DataFrame, out: Path) -> Path:
         ),
         chapters=(Chapter("tuning", "Settings for each environment, and one for all", blocks),),
         styles=styles(gains["algorithm"], set()),
-        version=__version__,
     )
     with writing(out) as folder:
-        gains.to_csv(folder / "tuning.csv", index=False, lineterminator="\n")
-        write_document(report, folder, "index")
+        write_document(report, folder, "index", tables={"tuning.csv": gains})
     return out / "index.html"
 
 
@@ -129,7 +125,6 @@ def document(curves: pd.DataFrame, shares: pd.DataFrame) -> Document:
         ),
         chapters=tuple(chapters),
         styles=looks,
-        version=__version__,
     )
 
 

@@ -13,7 +13,6 @@ import pandas as pd
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullLocator
 
-from jbrl import __version__
 from jbrl.base.files import writing
 from jbrl.report.axes import WIDTH, Drawing, rows_figure
 from jbrl.report.content import (
@@ -219,18 +218,16 @@ def write_report(study: Study, name: str, out: Path) -> Path:
       JbrlError: `out` cannot be written.
     """
     tables = {
-        "environments": study.environments,
-        "single-environments": study.singles,
-        "sizes": study.sizes,
-        "correlations": study.correlations.rename_axis("environment").reset_index(),
+        "environments.csv": study.environments,
+        "single-environments.csv": study.singles,
+        "sizes.csv": study.sizes,
+        "correlations.csv": study.correlations.rename_axis("environment").reset_index(),
     }
-    report = document(study, name, ["search.json", *(f"{title}.csv" for title in tables)])
+    report = document(study, name, ["search.json", *tables])
     search = json.dumps(of_outcome(study.outcome, study.parts), indent=1) + "\n"
     with writing(out) as folder:
-        for title, content in tables.items():
-            content.to_csv(folder / f"{title}.csv", index=False, lineterminator="\n")
         (folder / "search.json").write_text(search, encoding="utf-8")
-        write_document(report, folder, "index")
+        write_document(report, folder, "index", tables=tables)
         if all(t.name != "custom" for t in (*study.model.transforms, study.model.target_transform)):
             model.save(study.model, folder / "model.json")
     return out / "index.html"
@@ -266,8 +263,6 @@ def document(study: Study, name: str, files: list[str]) -> Document:
         ),
         notices=tuple(Paragraph((text,), "notice") for text in warnings),
         chapters=chapters,
-        styles={},
-        version=__version__,
     )
 
 
