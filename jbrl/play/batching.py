@@ -263,7 +263,7 @@ def host_leaves(tree: Any) -> list[npt.NDArray[Any]]:
     return [np.asarray(jax.random.key_data(leaf) if is_key(leaf) else leaf) for leaf in leaves]
 
 
-def host_rows(leaf: jax.Array, rows: npt.NDArray[np.int64]) -> npt.NDArray[Any]:
+def host_rows(leaf: Array, rows: npt.NDArray[np.int64]) -> npt.NDArray[Any]:
     """Return rows of an array that is split over devices along its leading axis, random keys as
     their words.
 

@@ -22,7 +22,7 @@ from jbrl.base.errors import JbrlError
 from jbrl.play import batching, compilation, lifetimes
 from jbrl.play.compilation import Program
 from jbrl.play.experiment import Run
-from jbrl.play.lifetimes import COPIES, LONGEST_BLOCK, Array, Lifetimes
+from jbrl.play.lifetimes import COPIES, LONGEST_BLOCK, HostArray, Lifetimes
 from jbrl.play.protocol import Chunk
 from jbrl.play.scheduler import Results, Scheduler
 from jbrl.play.timing import clocked, interrupts_deferred
@@ -43,7 +43,7 @@ OF_ENVIRONMENTS = {
 }
 
 # of a run that was interrupted: its lifetimes as arrays, and the seconds that they took
-Checkpoint = tuple[dict[str, Array], float]
+Checkpoint = tuple[dict[str, HostArray], float]
 
 
 class LifetimeRun(Run):
@@ -170,7 +170,7 @@ class LifetimeRun(Run):
         return faults.nan_path((watched(self.agent, lane.agent), lane.environment), code)
 
 
-def _without(failed: Array, values: Array) -> Array:
+def _without(failed: HostArray, values: HostArray) -> HostArray:
     """Return values [n, ...] with NaN for the lifetimes that have `failed`, [n] bool."""
     kept = np.array(values, np.float64)
     kept[failed] = np.nan
@@ -256,7 +256,7 @@ class BlockScheduler(Scheduler):
         data = [(run.rules, run.knowledge)] * (len(self.devices) * self.max_groups)
         shared = batching.spread(data, self.devices)
 
-        def begin(numbers: Array) -> Any:
+        def begin(numbers: HostArray) -> Any:
             return self._beginning.call(shared, first + np.maximum(numbers, 0).astype(np.int32))
 
         numbers, groups = self.positions(np.arange(n))
@@ -280,7 +280,7 @@ class BlockScheduler(Scheduler):
         spans = [(int(first), int(stop)) for first, stop in (a["span"] for a, _ in saved)]
         starts = np.cumsum([0, *(stop - first for first, stop in spans)])
 
-        def joined(name: str) -> Array:
+        def joined(name: str) -> HostArray:
             return np.concatenate([arrays[name] for arrays, _ in saved])
 
         live = np.concatenate([a["numbers"] + s for (a, _), s in zip(saved, starts, strict=False)])
@@ -303,11 +303,13 @@ class BlockScheduler(Scheduler):
         seconds = [took for _, took in saved]
         return Lifetimes(spans, lanes, numbers, groups, kept, results, seconds)
 
-    def positions(self, live: Array, sizes: Array | None = None) -> tuple[Array, Array]:
+    def positions(
+        self, live: HostArray, sizes: HostArray | None = None
+    ) -> tuple[HostArray, HostArray]:
         """Return `lifetimes.positions` for the devices and groups there are."""
         return lifetimes.positions(live, sizes, (len(self.devices), self.max_groups, self.width))
 
-    def sizes(self, lanes: Any) -> Array | None:
+    def sizes(self, lanes: Any) -> HostArray | None:
         """Return the work of a step of each lane, [n] int64; None where lanes do not differ."""
         agent = self.runs[0].agent
         if not isinstance(agent, Sized):

@@ -14,6 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import numpy.typing as npt
+from jax import Array
 
 from jbrl.agents.complete import may_diverge
 from jbrl.agents.registry import shown_name
@@ -77,7 +78,7 @@ class Run:
         self.knowledge: Any = None
         self.learned: Learned | None = None
         self.key = protocol.test.key(protocol.seed)
-        self.test: tuple[Any, jax.Array] = (protocol.test_prior(), self.key)
+        self.test: tuple[Any, Array] = (protocol.test_prior(), self.key)
         self.scheduler = self.schedule([self])
 
     def schedule(self, runs: "Sequence[Run]") -> Scheduler:
@@ -218,7 +219,7 @@ class Run:
         )
 
     def checked(
-        self, played: tuple[Trajectory, jax.Array], numbers: npt.NDArray[Any], count: int
+        self, played: tuple[Trajectory, Array], numbers: npt.NDArray[Any], count: int
     ) -> Chunk:
         """Return the results of the first `count` trajectories of what has been played on MDPs
         `numbers`, without times.
@@ -443,20 +444,20 @@ class MDPScheduler(Scheduler):
 
 
 @compilation.untimed
-def _draw(shared: tuple[DirichletPrior, jax.Array], index: jax.Array) -> RolloutInputs:
+def _draw(shared: tuple[DirichletPrior, Array], index: Array) -> RolloutInputs:
     return draw_rollout(*shared, index, unit=False)
 
 
 @compilation.untimed
-def _draw_unit(shared: tuple[DirichletPrior, jax.Array], index: jax.Array) -> RolloutInputs:
+def _draw_unit(shared: tuple[DirichletPrior, Array], index: Array) -> RolloutInputs:
     return draw_rollout(*shared, index, unit=True)
 
 
-def _play(shared: tuple[Agent, Any], lane: RolloutInputs) -> tuple[Trajectory, jax.Array]:
+def _play(shared: tuple[Agent, Any], lane: RolloutInputs) -> tuple[Trajectory, Array]:
     agent, knowledge = shared
     return play_steps(agent, knowledge, lane, keep=False)
 
 
-def _play_recorded(shared: tuple[Agent, Any], lane: RolloutInputs) -> tuple[Trajectory, jax.Array]:
+def _play_recorded(shared: tuple[Agent, Any], lane: RolloutInputs) -> tuple[Trajectory, Array]:
     agent, knowledge = shared
     return play_steps(agent, knowledge, lane, keep=True)

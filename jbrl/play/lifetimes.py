@@ -17,7 +17,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import numpy.typing as npt
-from jax import lax
+from jax import Array, lax
 
 from jbrl.base.pytree import record, static
 from jbrl.environments.spec import Lifetime
@@ -43,7 +43,7 @@ LONGEST_BLOCK = 5.0
 
 COUNTS = ("steps", "episodes", "fault")  # of a lane, which the host looks at after each call
 OF_LIFETIMES = ("steps", "episodes", "faults", "over")  # arrays with one entry for each lifetime
-Array = npt.NDArray[Any]
+HostArray = npt.NDArray[Any]
 
 
 def group_width(agent: Agent, lane_bytes: int) -> int:
@@ -128,10 +128,10 @@ class Lifetimes:
         self,
         spans: list[tuple[int, int]],
         lanes: Lane | OwnLane,
-        numbers: Array,
-        groups: Array,
-        kept: list[Array],
-        of_lifetimes: dict[str, Array],
+        numbers: HostArray,
+        groups: HostArray,
+        kept: list[HostArray],
+        of_lifetimes: dict[str, HostArray],
         seconds: list[float],
     ) -> None:
         self.spans, self.numbers, self.groups, self.kept = spans, numbers, groups, kept
@@ -154,12 +154,12 @@ class Lifetimes:
     def states(self) -> Lane:
         return without_rules(self.lanes)
 
-    def live(self, lifetime: Lifetime) -> Array:
+    def live(self, lifetime: Lifetime) -> HostArray:
         """Return which lanes go on, [positions] bool."""
         counts: Any = self.counts
         return np.asarray(episodes.live(dataclasses.replace(self.states, **counts), lifetime))
 
-    def move(self, numbers: Array, groups: Array, devices: list[jax.Device]) -> None:
+    def move(self, numbers: HostArray, groups: HostArray, devices: list[jax.Device]) -> None:
         """Move the lanes that count to the positions `numbers`."""
         live = np.flatnonzero(self.numbers >= 0)
         where = dict(zip(self.numbers[live].tolist(), live.tolist(), strict=True))
@@ -168,7 +168,7 @@ class Lifetimes:
         self.numbers, self.groups = numbers, groups
         self.update(batching.placed(leaves, self.lanes, devices))
 
-    def keep(self, states: Any, live: Array) -> None:
+    def keep(self, states: Any, live: HostArray) -> None:
         """Keep the results of lanes that are over.
 
         Args:
@@ -195,7 +195,7 @@ class Lifetimes:
         """Return the numbers of the lifetimes of a run."""
         return slice(int(self.starts[run]), int(self.starts[run + 1]))
 
-    def of_run(self, run: int) -> Array:
+    def of_run(self, run: int) -> HostArray:
         """Return which positions hold lifetimes of a run that count, [positions] bool."""
         start, stop = self.starts[run : run + 2]
         return (self.numbers >= start) & (self.numbers < stop)
@@ -207,7 +207,7 @@ class Lifetimes:
     def complete(self, run: int = 0) -> bool:
         return bool(self.over[self.part(run)].all())
 
-    def decisions(self) -> Array:
+    def decisions(self) -> HostArray:
         """Return the decisions that each run has taken so far, [runs] int64."""
         steps, live = self.steps.copy(), self.numbers >= 0
         steps[self.numbers[live]] = self.counts["steps"][live]
@@ -218,7 +218,7 @@ class Lifetimes:
         """True if the lanes exist: a call that failed has consumed their memory."""
         return not any(leaf.is_deleted() for leaf in jax.tree.leaves(self.lanes))
 
-    def arrays(self, run: int = 0) -> dict[str, Array]:
+    def arrays(self, run: int = 0) -> dict[str, HostArray]:
         """Return the lifetimes of a run as arrays, from which a scheduler goes on."""
         live = np.flatnonzero(self.of_run(run))
         part, leaves = self.part(run), jax.tree.leaves(self.lanes)
@@ -231,13 +231,15 @@ class Lifetimes:
         }
 
 
-def new_results(n: int) -> dict[str, Array]:
+def new_results(n: int) -> dict[str, HostArray]:
     """Return `OF_LIFETIMES` of lifetimes that are not over."""
     types = (np.int64, np.int64, np.int32, bool)
     return {name: np.zeros(n, t) for name, t in zip(OF_LIFETIMES, types, strict=True)}
 
 
-def positions(live: Array, sizes: Array | None, shape: tuple[int, int, int]) -> tuple[Array, Array]:
+def positions(
+    live: HostArray, sizes: HostArray | None, shape: tuple[int, int, int]
+) -> tuple[HostArray, HostArray]:
     """Return the position of each lifetime and the number of groups of each device, as even and
     compact as possible.
 
@@ -372,24 +374,24 @@ def program_of_lifetimes(agent: Agent, protocol: Protocol) -> tuple[Any, ...]:
 # ---- what is traced: functions of what lanes share and of one lane, or a group of them ----
 
 
-def begin(shared: tuple[Rules, Any], number: jax.Array) -> Lane:
+def begin(shared: tuple[Rules, Any], number: Array) -> Lane:
     """Begin lifetime `number` by (rules, knowledge)."""
     rules, knowledge = shared
     return episodes.begin(rules, knowledge, number)
 
 
-def begin_own(shared: tuple[Rules, Any], number: jax.Array) -> OwnLane:
+def begin_own(shared: tuple[Rules, Any], number: Array) -> OwnLane:
     """As `begin`, with the rules as data of the lane."""
     rules, _ = shared
     return OwnLane(begin(shared, number), divided(rules)[1])
 
 
-def advance(rules: Rules, lanes: Lane, limit: jax.Array) -> Lane:
+def advance(rules: Rules, lanes: Lane, limit: Array) -> Lane:
     """Play up to `limit` blocks of a group of lanes, fewer where all are over before."""
     return _advance_group(episodes.advance, rules, rules.lifetime, lanes, limit)
 
 
-def advance_own(common: Common, lanes: OwnLane, limit: jax.Array) -> OwnLane:
+def advance_own(common: Common, lanes: OwnLane, limit: Array) -> OwnLane:
     """As `advance`, by the rules of each lane."""
     return _advance_group(_advance_own_lane, common, common.lifetime, lanes, limit)
 
@@ -399,15 +401,15 @@ def _advance_own_lane(common: Common, lane: OwnLane) -> OwnLane:
 
 
 def _advance_group(
-    block: Callable[..., Any], shared: Any, lifetime: Lifetime, lanes: Any, limit: jax.Array
+    block: Callable[..., Any], shared: Any, lifetime: Lifetime, lanes: Any, limit: Array
 ) -> Any:
     """Play blocks by `block(shared, lane)`, which plays one of a lane."""
     each = jax.vmap(block, in_axes=(None, 0))
-    alive: Callable[[Any], jax.Array] = jax.vmap(
+    alive: Callable[[Any], Array] = jax.vmap(
         lambda lane: episodes.live(without_rules(lane), lifetime)
     )
 
-    def going(carry: tuple[jax.Array, Any]) -> jax.Array:
+    def going(carry: tuple[Array, Any]) -> Array:
         played, lanes = carry
         return (played < limit) & alive(lanes).any()
 

@@ -5,6 +5,7 @@ import dataclasses
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import Array
 
 from jbrl import vectorize
 from jbrl.agents.registry import register_agent
@@ -21,12 +22,12 @@ TIE_TOLERANCE = 1e-4  # of the range of rewards: errors of indices are smaller
 
 @record
 class GittinsState:
-    tables: jax.Array  # [A, P + 1, (P + 1)^(K - 1)] float32, indices by pulls and counts
-    concentrations: jax.Array  # [A, K] float32 of outcomes, those of the prior
-    rewards: jax.Array  # [A, K] float32, from 0 to 1
-    first: jax.Array  # [] int32, the state of the arms
-    counts: jax.Array  # [A, K] int32, outcomes seen
-    indices: jax.Array  # [A] float32, of the arms as they are
+    tables: Array  # [A, P + 1, (P + 1)^(K - 1)] float32, indices by pulls and counts
+    concentrations: Array  # [A, K] float32 of outcomes, those of the prior
+    rewards: Array  # [A, K] float32, from 0 to 1
+    first: Array  # [] int32, the state of the arms
+    counts: Array  # [A, K] int32, outcomes seen
+    indices: Array  # [A] float32, of the arms as they are
 
 
 def _needs_bandit(prior: Prior) -> str:
@@ -59,7 +60,7 @@ class Gittins(Agent[GittinsState, GittinsState]):
     requires = Requirements(DirichletPrior, BAYESIAN.observations, _needs_bandit)
     lanes = 32
 
-    def train(self, key: jax.Array, prior: DirichletPrior) -> GittinsState:
+    def train(self, key: Array, prior: DirichletPrior) -> GittinsState:
         mdps, first = prior.mdps, jnp.maximum(prior.mdps.initial_state, 0)
         # outcomes are the other states, in the order in which they follow the first one
         weights, gains = (
@@ -78,16 +79,16 @@ class Gittins(Agent[GittinsState, GittinsState]):
         counts = jnp.zeros(weights.shape, jnp.int32)
         return GittinsState(tables, weights, rewards, first, counts, tables[:, 0])
 
-    def reset(self, key: jax.Array, knowledge: GittinsState) -> GittinsState:
+    def reset(self, key: Array, knowledge: GittinsState) -> GittinsState:
         return knowledge
 
     def act(
-        self, key: jax.Array, state: GittinsState, observation: jax.Array
-    ) -> tuple[jax.Array, GittinsState]:
+        self, key: Array, state: GittinsState, observation: Array
+    ) -> tuple[Array, GittinsState]:
         uniform = sampling.uniforms(key)[0]
         return sampling.choose_maximiser(state.indices, uniform, TIE_TOLERANCE), state
 
-    def observe(self, key: jax.Array, state: GittinsState, transition: Transition) -> GittinsState:
+    def observe(self, key: Array, state: GittinsState, transition: Transition) -> GittinsState:
         arms, outcomes = state.counts.shape
         pulled = transition.observation == state.first
         outcome = (transition.next_observation - state.first - 1) % (outcomes + 1)
@@ -99,7 +100,7 @@ class Gittins(Agent[GittinsState, GittinsState]):
         indices = jnp.where(mine, index, state.indices)
         return dataclasses.replace(state, counts=counts, indices=indices)
 
-    def _index(self, state: GittinsState, action: jax.Array, counts: jax.Array) -> jax.Array:
+    def _index(self, state: GittinsState, action: Array, counts: Array) -> Array:
         outcomes = counts.shape[0]
         size = state.tables.shape[-1]
         pulls = round(size ** (1 / outcomes)) - 1
@@ -122,9 +123,7 @@ def pulls_of(outcomes: int, most: int) -> int:
     return held
 
 
-def index_table(
-    weights: jax.Array, rewards: jax.Array, discount: jax.Array, pulls: int
-) -> jax.Array:
+def index_table(weights: Array, rewards: Array, discount: Array, pulls: int) -> Array:
     """Return Gittins indices of an arm, [P + 1, P + 1, …] float32 by pulls and the counts of all
     outcomes but the last. Entries with more counts than pulls mean nothing.
 
@@ -139,16 +138,16 @@ def index_table(
     counts = np.indices((pulls + 1,) * (outcomes - 1), dtype=np.float32)[:, None]
     sums = jnp.linspace(0, 1, SUMS, dtype=jnp.float32).reshape(-1, *[1] * (outcomes - 1))
 
-    def chances(n: jax.Array) -> list[jax.Array]:
+    def chances(n: Array) -> list[Array]:
         total = weights.sum() + n
         last = jnp.maximum(n - counts.sum(0), 0)
         return [(seen + w) / total for seen, w in zip([*counts, last], weights, strict=True)]
 
-    def means(n: jax.Array) -> jax.Array:  # [1, P + 1, …]
+    def means(n: Array) -> Array:  # [1, P + 1, …]
         pairs = zip(chances(n), rewards, strict=True)
         return sum((p * r for p, r in pairs), jnp.zeros(counts.shape[1:], jnp.float32))
 
-    def pull(after: jax.Array, n: jax.Array) -> tuple[jax.Array, jax.Array]:
+    def pull(after: Array, n: Array) -> tuple[Array, Array]:
         value = (1 - discount) * means(n)
         for k, chance in enumerate(chances(n)):
             moved = after if k == outcomes - 1 else _shifted(after, k + 1)
@@ -161,13 +160,13 @@ def index_table(
     return jnp.concatenate([found[::-1], known])
 
 
-def _shifted(values: jax.Array, axis: int) -> jax.Array:
+def _shifted(values: Array, axis: int) -> Array:
     """Return what one count more along an axis is worth; the last entry is repeated."""
     last = values.shape[axis]
     return jnp.take(values, jnp.minimum(jnp.arange(last) + 1, last - 1), axis=axis)
 
 
-def _crossing(gains: jax.Array, sums: jax.Array) -> jax.Array:
+def _crossing(gains: Array, sums: Array) -> Array:
     """Return where gains [G, …], which are convex and fall with the sum, become 0: [...].
 
     Between two sums, a straight line lies above them, and the one through the two sums before

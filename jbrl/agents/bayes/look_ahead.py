@@ -5,9 +5,9 @@ import functools
 from collections.abc import Iterator
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import Array
 
 from jbrl.agents.bayes.mean_model import BEB
 from jbrl.agents.registry import register_agent
@@ -44,7 +44,7 @@ Arrays = dict[str, np.ndarray]
 @record
 class LookAheadState:
     belief: Belief
-    node: jax.Array  # [] int32
+    node: Array  # [] int32
 
 
 @record
@@ -55,28 +55,28 @@ class LookAheadStrategy(MadeOfWeights, Stepwise[Belief, LookAheadState]):
     that the look-ahead does not know.
     """
 
-    first: jax.Array  # [S] int32, node in which a lifetime begins in each state
-    states: jax.Array  # [N] int32, -1 for node 0
-    actions: jax.Array  # [N] int32
-    after: jax.Array  # [N, S] int32, node after a transition to each state
+    first: Array  # [S] int32, node in which a lifetime begins in each state
+    states: Array  # [N] int32, -1 for node 0
+    actions: Array  # [N] int32
+    after: Array  # [N, S] int32, node after a transition to each state
     rest: BEB = BEB()
 
     requires = BAYESIAN
 
-    def train(self, key: jax.Array, prior: DirichletPrior) -> Belief:
+    def train(self, key: Array, prior: DirichletPrior) -> Belief:
         return self.rest.train(key, prior)
 
-    def reset(self, key: jax.Array, knowledge: Belief) -> LookAheadState:
+    def reset(self, key: Array, knowledge: Belief) -> LookAheadState:
         return LookAheadState(knowledge, jnp.int32(START))
 
-    def _node(self, state: LookAheadState, x: jax.Array) -> jax.Array:
+    def _node(self, state: LookAheadState, x: Array) -> Array:
         """Return the node in state `x`, which another episode may have begun in."""
         node = jnp.where(state.node == START, self.first[x], jnp.maximum(state.node, BEYOND))
         return jnp.where(self.states[node] == x, node, BEYOND)
 
     def act(
-        self, key: jax.Array, state: LookAheadState, observation: jax.Array
-    ) -> tuple[jax.Array, LookAheadState]:
+        self, key: Array, state: LookAheadState, observation: Array
+    ) -> tuple[Array, LookAheadState]:
         node = self._node(state, observation)
         action, _ = self.rest.act(key, state.belief, observation)
         return jnp.where(node == BEYOND, action, self.actions[node]), state
@@ -91,7 +91,7 @@ class LookAheadStrategy(MadeOfWeights, Stepwise[Belief, LookAheadState]):
     def improve(self, state: LookAheadState) -> LookAheadState:
         return dataclasses.replace(state, belief=self.rest.improve(state.belief))
 
-    def converged(self, state: LookAheadState) -> jax.Array:
+    def converged(self, state: LookAheadState) -> Array:
         return incremental.converged(state.belief.plan)
 
 
