@@ -39,7 +39,8 @@ class DeepSea(Environment[DeepSeaState]):
     Going right costs 0.01 / N, whether or not it succeeds. Going right in the last row and column
     pays 1. With `stochastic`, going right fails with probability 1 / N, and the last step adds a
     standard normal number where it is taken in the first or the last column. An episode terminates
-    after N steps. The best mean return is 0.99; with `stochastic` (1 - 1 / N)^(N - 1) - 0.01.
+    after N steps. The best mean return is 0.99; with `stochastic`, of an agent that goes left once
+    it has slipped, q^(N - 1) - 0.01 (1 - q^N), where q = 1 - 1 / N.
 
     Metrics: `total_bad_episodes`, 1 from the step on that goes left on the diagonal, else 0;
     `denoised_return`, 1 once the treasure is found, else 0 (neither cost nor noise, as in

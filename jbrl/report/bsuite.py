@@ -1,5 +1,6 @@
 """The report of bsuite logs: one page, its figures and tables beside it, a page for a paper."""
 
+import dataclasses
 import textwrap
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
@@ -40,6 +41,7 @@ from jbrl.report.files import write_document
 from jbrl.report.style import styles
 from jbrl.report.text import ABSENT, count, listing
 from jbrl.stats.bsuite import curves, scores
+from jbrl.stats.bsuite.ceilings import ceiling
 from jbrl.stats.bsuite.logs import Logs
 from jbrl.stats.bsuite.measures import RELEASES
 
@@ -93,6 +95,21 @@ def facts(experiment: Experiment) -> str:
     return f"{len(experiment.settings)} settings of {experiment.episodes:,} episodes; tags: {tags}"
 
 
+def possible(experiment: Experiment) -> str:
+    """Describe what an agent that knows the environment earns, and what learning costs the best
+    learner, where this is known.
+    """
+    known = [one for name in experiment.ids if (one := ceiling(name)) is not None]
+    if not known:
+        return ""
+    optimum, regret = (
+        " to ".join(f"{v:.3g}" for v in dict.fromkeys((min(values), max(values))))
+        for values in zip(*map(dataclasses.astuple, known), strict=True)
+    )
+    learner = f"; the best learner has a regret of {regret} in all" if regret != "nan" else ""
+    return f" An agent that knows the environment earns {optimum} in an episode{learner}."
+
+
 def plot(id: str, title: str, caption: str, drawing: Drawing, **options: Any) -> Plot:
     """Return a figure of the page that links to its files in the folder `figures`."""
     files = tuple(f"figures/{id}.{ending}" for ending in ("csv", "svg", "png"))
@@ -110,7 +127,7 @@ def chapter(
         "setting."
     )
     blocks: list[Block] = [
-        Paragraph((f"{facts(experiment)}.",), "setup"),
+        Paragraph((f"{facts(experiment)}.{possible(experiment)}",), "setup"),
         Paragraph((text(experiment),)),
         Paragraph(sentence("**Score.** {rule}", rule=rule(experiment))),
         plot(f"{id}-score", "Score", caption, figures.single(own, looks)),

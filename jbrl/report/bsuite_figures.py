@@ -37,7 +37,7 @@ from jbrl.report.axes import (
     rows_figure,
 )
 from jbrl.report.style import COLOURS, FAINT, INK, PAPER, drawn
-from jbrl.stats.bsuite.curves import SHOWN_SIZES, THRESHOLDS, optimum
+from jbrl.stats.bsuite.curves import SHOWN_SIZES, THRESHOLDS, optima
 from jbrl.stats.bsuite.measures import BASE
 
 MAP = mpl.colormaps["viridis"]
@@ -322,7 +322,8 @@ def raw_lines(curves: pd.DataFrame, experiment: Experiment, styles: Styles, labe
         axes.autoscale_view()
         _episodes(axes, experiment)
         if label == "average return":
-            axes.axhline(optimum(experiment), color=INK, linewidth=0.8, linestyle=DASHED)
+            for best in optima(experiment):
+                axes.axhline(best, color=INK, linewidth=0.8, linestyle=DASHED)
         else:
             _baseline(axes, experiment)
     ends = [levels[0], levels[len(levels) // 2], levels[-1]] if len(levels) > 2 else levels

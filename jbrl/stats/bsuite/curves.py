@@ -7,6 +7,7 @@ import pandas as pd
 
 from jbrl.base.bsuite_sweep import EXPERIMENTS, SWEEP, Experiment
 from jbrl.stats.bsuite import measures
+from jbrl.stats.bsuite.ceilings import deep_sea_value
 from jbrl.stats.bsuite.logs import Logs, Run
 from jbrl.stats.table import summarise
 
@@ -21,7 +22,6 @@ OPTIMUM = {  # best average return of an episode, in the units of `returns`
     **dict.fromkeys(("bandit", "catch", "mnist", "memory_chain", "umbrella_chain"), 1.0),
     **dict.fromkeys(("cartpole", "cartpole_swingup"), 1000.0),
     "mountain_car": -100.0,
-    "deep_sea": 0.99,
     "discounting_chain": 1.1,
 }
 _GAIN = {  # the column that adds up what episodes earn; elsewhere it is what regret leaves
@@ -32,10 +32,15 @@ _GAIN = {  # the column that adds up what episodes earn; elsewhere it is what re
 }
 
 
-def optimum(experiment: Experiment) -> float:
-    """Return the best average return of an episode in `returns`; e⁻¹ in a stochastic deep sea."""
+def optima(experiment: Experiment) -> tuple[float, ...]:
+    """Return the best average returns of an episode in `returns`, of all settings: where moves may
+    fail, the chance of the treasure depends on the size.
+    """
+    if experiment.family != "deep_sea":
+        return (OPTIMUM[experiment.family],)
     stochastic = experiment.name == "deep_sea_stochastic"
-    return float(np.exp(-1)) if stochastic else OPTIMUM[experiment.family]
+    sizes = (int(setting["size"]) for setting in experiment.settings)
+    return tuple({deep_sea_value(n, stochastic=stochastic, cost=0.0): 0 for n in sizes})
 
 
 def group_of(run: Run) -> float:

@@ -20,12 +20,14 @@ import pandas as pd
 
 from jbrl.base.bsuite_sweep import EXPERIMENTS, SWEEP, TAGS
 from jbrl.base.errors import JbrlError
+from jbrl.stats.bsuite import ceilings
 from jbrl.stats.bsuite.logs import Logs, Run
-from jbrl.stats.bsuite.measures import RELEASES, AgentRuns, of_runs, played, resampled
+from jbrl.stats.bsuite.measures import RELEASES, AgentRuns, of_runs, played, regret, resampled
 from jbrl.stats.paired_test import rejected
 
 COLUMNS = ("agent", "bsuite_env", "score", "type", "tags", "finished")
 INTERVAL = ("lower", "upper", "runs")
+CEILING = ("mean_return", "optimum", "regret", "least_regret")
 RESAMPLES = 2000
 SEED = 0
 TAIL = 0.025  # on each side of an interval
@@ -101,7 +103,9 @@ def setting_scores(logs: Logs, release: str = RELEASES[0]) -> pd.DataFrame:
     last episode that counts is that of the setting's own runs.
 
     Returns:
-      Columns agent, bsuite_id, score, finished; mean over sweeps.
+      Columns agent, bsuite_id, score, finished; mean_return of an episode beside the optimum of an
+      agent that knows the environment, and regret of an episode beside that of the best learner
+      (`ceilings`; NaN where these are not known). Means over sweeps.
 
     Raises:
       JbrlError: no such release.
@@ -111,8 +115,22 @@ def setting_scores(logs: Logs, release: str = RELEASES[0]) -> pd.DataFrame:
         for name in logs.experiments:
             for bsuite_id, scores, finished in _settings(logs, agent, name, release):
                 row = {"agent": agent, "bsuite_id": bsuite_id, "score": scores.mean()}
-                rows.append(row | {"finished": finished})
-    return pd.DataFrame(rows, columns=["agent", "bsuite_id", "score", "finished"])
+                runs = [run for run in logs.of(agent, name) if run.bsuite_id == bsuite_id]
+                rows.append(row | {"finished": finished} | _beside_ceiling(bsuite_id, runs))
+    columns = ["agent", "bsuite_id", "score", "finished", *CEILING]
+    return pd.DataFrame(rows, columns=columns)
+
+
+def _beside_ceiling(bsuite_id: str, runs: list[Run]) -> dict[str, float]:
+    known = ceilings.ceiling(bsuite_id) or ceilings.Ceiling(np.nan, np.nan)
+    episodes = np.mean([run.episodes for run in runs])
+    values = (
+        np.mean([ceilings.mean_return(run) for run in runs]),
+        known.optimum,
+        np.mean([regret(run)[-1] / run.episodes for run in runs]),
+        known.least_regret / episodes,
+    )
+    return dict(zip(CEILING, map(float, values), strict=True))
 
 
 def score_table(logs: Logs, release: str = RELEASES[0], *, of: str = "experiments") -> pd.DataFrame:
