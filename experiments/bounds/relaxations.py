@@ -18,10 +18,10 @@ from collections.abc import Callable
 from functools import partial
 
 import numpy as np
+from threadpoolctl import threadpool_limits
 
 import jbrl
 from jbrl.bayes_optimal import samples
-from jbrl.bayes_optimal.bracket import one_thread
 from jbrl.bayes_optimal.chance import Chance
 from jbrl.bayes_optimal.hidden_ahead import candidates, hide
 from jbrl.bayes_optimal.look_ahead import LookAhead
@@ -163,7 +163,7 @@ def table_of_chance() -> None:
 
 
 if __name__ == "__main__":
-    with one_thread():
+    with threadpool_limits(1, "blas"):
         match sys.argv[1:]:
             case ["hidden"]:
                 table_of_hidden()
