@@ -226,25 +226,17 @@ def _submit(
         return
     if submission.queued:
         typer.echo(f"{count(submission.queued, 'unit')} left out: in tasks that SLURM has already")
-    packing = submission.packing
-    for what, tasks in (
-        ("searches", packing.searches),
-        ("at once", packing.free),
-        ("after the searches", packing.after),
-    ):
-        if tasks:
-            units = count(sum(len(task.units) for task in tasks), "unit")
-            longest = duration(max(task.seconds for task in tasks))
-            typer.echo(
-                f"{what}: {units} in {count(len(tasks), 'task')}, the longest about {longest}"
-            )
-    if not packing.tasks:
+    tasks, folder = submission.tasks, plan.store.folder
+    if not tasks:
         typer.echo("nothing to submit")
-    elif not dry_run:
-        folder = plan.store.folder
+        return
+    units = count(sum(len(task.units) for task in tasks), "unit")
+    longest = duration(max(task.seconds for task in tasks))
+    typer.echo(f"{units} in {count(len(tasks), 'task')}, the longest about {longest}")
+    if not dry_run:
         typer.echo(
-            f"submitted as {' and '.join(submission.jobs)}. See 'jbrl status {folder}'; what tasks "
-            f"print is in {folder / 'slurm'}."
+            f"submitted as {submission.job}. See 'jbrl status {folder}'; what tasks print is in "
+            f"{folder / 'slurm'}."
         )
 
 

@@ -1,5 +1,4 @@
-"""The units of a study on SLURM, through submitit: packed into the tasks of job arrays, searches
-before the units that need them.
+"""The units of a study on SLURM, through submitit: packed into the tasks of a job array.
 
 submitit pickles what it submits and what comes back. Here that is a function named by its module, a
 `Job` of plain data, and None: which units to run, of which study, and where to. Results go through
@@ -12,7 +11,7 @@ import re
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -21,7 +20,7 @@ from jbrl.base.errors import JbrlError
 from jbrl.study.file import Study
 from jbrl.study.plan import RunPlan
 from jbrl.study.progress import task_id
-from jbrl.study.status import Submitted, job_states, record_tasks, submitted_tasks
+from jbrl.study.status import job_states, record_tasks, submitted_tasks
 from jbrl.study.storage.store import Store, save_estimates
 
 PARALLELISM = 40  # tasks at once
@@ -33,33 +32,11 @@ LARGEST_ARRAY = 1000
 FILLED = 0.8  # of the time limit, at most, is what a task should take by its estimate
 
 
-class Piece(NamedTuple):
-    """A unit of work, to be packed."""
-
-    id: str
-    seconds: float  # that it is expected to take
-    # the search that it makes use of, or does itself when it is the first one
-    needs: str | None = None
-
-
 class ClusterTask(NamedTuple):
     """Units that one process runs, one after the other."""
 
-    units: tuple[str, ...]
-    seconds: float
-
-
-@dataclass(frozen=True)
-class Packing:
-    """All tasks. Those of `after` may start when those of `searches` have ended."""
-
-    searches: list[ClusterTask]  # the first unit of each search that others wait for
-    free: list[ClusterTask]  # wait for nothing
-    after: list[ClusterTask]
-
-    @property
-    def tasks(self) -> list[ClusterTask]:
-        return [*self.searches, *self.free, *self.after]
+    units: tuple[str, ...]  # ids
+    seconds: float  # that they are expected to take
 
 
 @dataclass(frozen=True)
@@ -110,15 +87,14 @@ class Job:
 class Submission:
     """Work that would be, or was, submitted to SLURM."""
 
-    packing: Packing
+    tasks: list[ClusterTask]
     queued: int  # units left out, since tasks that wait or run have them
-    # tasks that wait or run, and do searches which units of `packing.after` need
-    awaited: tuple[str, ...] = ()
-    jobs: tuple[str, ...] = ()  # numbers, once submitted
+    job: str = ""  # its number, once submitted
 
 
 def prepare(plan: RunPlan, request: Request) -> Submission:
-    """Pack what is left of a plan. Writes nothing.
+    """Pack what is left of a plan, units that need the same search on a prior into one task. Writes
+    nothing.
 
     Raises:
       JbrlError: SLURM does not say what it has already.
@@ -132,32 +108,21 @@ def prepare(plan: RunPlan, request: Request) -> Submission:
         )
     active = [task for task in tasks if task.task in states and states[task.task].active]
     queued = {id for task in active for id in task.units}
-    pieces = [
-        Piece(unit.id, plan.expected_seconds[unit.id], unit.knowledge_id)
-        for unit in plan.todo
-        if unit.id not in queued
-    ]
+    left = [unit for unit in plan.todo if unit.id not in queued]
     platform = "gpu" if request.gpus else "cpu"
-    wanted = {piece.needs for piece in pieces if piece.needs}
-    found = {id: plan.store.knowledge(id) for id in sorted(wanted)}
+    searches = {unit.knowledge_id for unit in left if unit.knowledge_id}
+    found = {id: plan.store.knowledge(id) for id in sorted(searches)}
     known = {id for id, result in found.items() if result and result.header["platform"] == platform}
+    together: dict[str, list[str]] = {}
+    for unit in left:
+        search = unit.knowledge_id if unit.knowledge_id not in known else None
+        together.setdefault(search or unit.id, []).append(unit.id)
+    pieces = [
+        ClusterTask(tuple(ids), math.fsum(plan.expected_seconds[id] for id in ids))
+        for ids in together.values()
+    ]
     limit = request.minutes * 60.0 - _warning(request) if request.minutes else None
-    searching = {id: task for id, task in _searching(plan, active).items() if id in wanted - known}
-    packed = pack(pieces, request.parallelism, limit, known, searching)
-    return Submission(
-        packed, len(plan.todo) - len(pieces), tuple(dict.fromkeys(searching.values()))
-    )
-
-
-def _searching(plan: RunPlan, tasks: Sequence[Submitted]) -> dict[str, str]:
-    """Return the searches that tasks do, with the task that does each: the first one submitted."""
-    needs = {unit.id: unit.knowledge_id for unit in plan.study.units}
-    found: dict[str, str] = {}
-    for task in tasks:
-        for id in task.units:
-            if search := needs.get(id):
-                found.setdefault(search, task.task)
-    return found
+    return Submission(pack(pieces, request.parallelism, limit), len(plan.todo) - len(left))
 
 
 def submit(
@@ -178,7 +143,7 @@ def submit(
     """
     executor = _executor(plan.store.folder, request)
     prepared = prepare(plan, request)
-    if not prepared.packing.tasks:
+    if not prepared.tasks:
         return prepared
     plan.store.open(plan.study.facts(), plan.study.units)
     save_estimates(plan.store.folder, plan.expected_seconds)
@@ -188,42 +153,19 @@ def submit(
         str(plan.study.folder),
         str(plan.store.folder.resolve()),
     )
-    at_once = [*prepared.packing.searches, *prepared.packing.free]
-    searching = len(prepared.packing.searches)
-
-    def send(tasks: list[ClusterTask], after: list[str]) -> list[str]:
-        executor.update_parameters(additional_parameters=_additional(request, after))
-        try:
-            with executor.batch():
-                sent_jobs = [
-                    executor.submit(work, Job(*facts, task.units, options or {}, _warning(request)))
-                    for task in tasks
-                ]
-        except RuntimeError as error:
-            held = (
-                f"; job {sent[0].partition('_')[0]} is in the queue: run this again for the rest"
-                if sent
-                else ""
-            )
-            why = str(error).strip() or "sbatch does not say why"
-            raise JbrlError(
-                f"SLURM has not accepted {'all of ' if sent else ''}the study: {why}{held}"
-            ) from None
-        ids = [job.job_id for job in sent_jobs]
-        record_tasks(
-            plan.store.folder,
-            dict(zip(ids, (task.units for task in tasks), strict=True)),
-            request.parallelism,
-        )
-        return ids
-
-    sent: list[str] = []
-    if at_once:
-        sent += send(at_once, [])
-    if prepared.packing.after:
-        sent += send(prepared.packing.after, [*sent[:searching], *prepared.awaited])
-    numbers = dict.fromkeys(id.partition("_")[0] for id in sent)
-    return replace(prepared, jobs=tuple(numbers))
+    try:
+        with executor.batch():
+            sent = [
+                executor.submit(work, Job(*facts, task.units, options or {}, _warning(request)))
+                for task in prepared.tasks
+            ]
+    except RuntimeError as error:
+        why = str(error).strip() or "sbatch does not say why"
+        raise JbrlError(f"SLURM has not accepted the study: {why}") from None
+    ids = [job.job_id for job in sent]
+    units = dict(zip(ids, (task.units for task in prepared.tasks), strict=True))
+    record_tasks(plan.store.folder, units, request.parallelism)
+    return replace(prepared, job=ids[0].partition("_")[0])
 
 
 def requeue() -> None:
@@ -273,18 +215,10 @@ def _executor(folder: Path, request: Request) -> Any:
         signal_delay_s=_warning(request),
         # Since SLURM 22.05, srun does not take the number of CPUs over from sbatch.
         srun_args=[f"--cpus-per-task={request.cpus}"] if request.cpus else [],
+        additional_parameters={"requeue": True, **request.more},
         **{name: value for name, value in asked.items() if value is not None},
     )
     return executor
-
-
-def _additional(request: Request, after: list[str]) -> dict[str, Any]:
-    """Return options of sbatch that submitit has no names for."""
-    return {
-        "requeue": True,
-        **request.more,
-        **({"dependency": ":".join(["afterany", *after])} if after else {}),
-    }
 
 
 def _warning(request: Request) -> int:
@@ -322,63 +256,24 @@ def minutes(text: str) -> int:
 
 
 def pack(
-    pieces: Sequence[Piece],
-    parallelism: int,
-    limit: float | None = None,
-    known: Collection[str] = (),
-    awaited: Collection[str] = (),
-) -> Packing:
-    """Pack units into tasks of about the same length.
+    pieces: Sequence[ClusterTask], parallelism: int, limit: float | None = None
+) -> list[ClusterTask]:
+    """Pack units into tasks of about the same length: `parallelism` tasks to be run at once, and
+    more when they would take too long otherwise, as many as one array may have.
 
-    The first unit that needs a search does it; the others that need the same one come after. A
-    search that only one unit needs delays no other unit. There are `parallelism` tasks to be run at
-    once, and more when they would take too long otherwise, as many as one array may have.
+    The longest and the shortest task differ by no more than the longest piece. Longest processing
+    time first (Graham 1969, Bounds on multiprocessing timing anomalies): each piece, from the
+    longest to the shortest, goes to the task with the least to do. The longest of n tasks takes at
+    most 4/3 - 1/(3n) of what the best packing would.
 
     Args:
-      pieces: in the order of the study.
-      parallelism: how many tasks run at once.
+      pieces: units that belong together, in the order of the study.
       limit: seconds that a task may take.
-      known: searches that have been done.
-      awaited: searches that others are doing: units that need one come after.
     """
-    needs: dict[str, list[Piece]] = {}
-    for piece in pieces:
-        if piece.needs and piece.needs not in known and piece.needs not in awaited:
-            needs.setdefault(piece.needs, []).append(piece)
-    shared = [users for users in needs.values() if len(users) > 1]
-    searching = {users[0].id for users in shared}
-    waiting = {piece.id for users in shared for piece in users[1:]} | {
-        piece.id for piece in pieces if piece.needs in awaited
-    }
-    searches = [piece for piece in pieces if piece.id in searching]
-    free = [piece for piece in pieces if piece.id not in searching | waiting]
-    after = [piece for piece in pieces if piece.id in waiting]
-    max_tasks = max(parallelism, LARGEST_ARRAY)
-    first = _balanced(searches, _count(searches, parallelism, limit, max_tasks - bool(free)))
-    return Packing(
-        first,
-        _balanced(
-            free, _count(free, max(1, parallelism - len(first)), limit, max_tasks - len(first))
-        ),
-        _balanced(after, _count(after, parallelism, limit, max_tasks)),
-    )
-
-
-def _count(pieces: Sequence[Piece], parallelism: int, limit: float | None, max_tasks: int) -> int:
-    """Return the number of tasks."""
-    total = math.fsum(piece.seconds for piece in pieces)
-    needed = math.ceil(total / (FILLED * limit)) if limit else 1
-    return min(len(pieces), max(parallelism, needed), max_tasks)
-
-
-def _balanced(pieces: Sequence[Piece], n: int) -> list[ClusterTask]:
-    """Make `n` tasks, the longest and the shortest of which differ by no more than the longest
-    unit.
-
-    Longest processing time first (Graham 1969, Bounds on multiprocessing timing anomalies): each
-    unit, from the longest to the shortest, goes to the task with the least to do. The longest task
-    takes at most 4/3 - 1/(3n) of what the best packing would.
-    """
+    needed = 1
+    if limit:
+        needed = math.ceil(math.fsum(piece.seconds for piece in pieces) / (FILLED * limit))
+    n = min(len(pieces), max(parallelism, needed), max(parallelism, LARGEST_ARRAY))
     loads = [(0.0, 0, number) for number in range(n)]  # seconds, units, number of the task
     held: list[list[int]] = [[] for _ in range(n)]
     for position in sorted(range(len(pieces)), key=lambda i: -pieces[i].seconds):
@@ -387,7 +282,7 @@ def _balanced(pieces: Sequence[Piece], n: int) -> list[ClusterTask]:
         heapq.heapreplace(loads, (seconds + pieces[position].seconds, count + 1, number))
     return [
         ClusterTask(
-            tuple(pieces[i].id for i in sorted(positions)),
+            tuple(id for i in sorted(positions) for id in pieces[i].units),
             math.fsum(pieces[i].seconds for i in positions),
         )
         for positions in held

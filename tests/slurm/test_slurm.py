@@ -132,7 +132,7 @@ def same(out: Path, returns: pd.DataFrame, *, quick: bool = True) -> None:
     pd.testing.assert_frame_equal(found, expected, check_exact=True)
 
 
-def test_one_search_serves_all_and_comes_first(cluster, study, tmp_path, returns):
+def test_one_search_serves_all(cluster, study, tmp_path, returns):
     options = [
         "--partition",
         "main",
@@ -143,9 +143,7 @@ def test_one_search_serves_all_and_comes_first(cluster, study, tmp_path, returns
         "--slurm",
         "comment=hello",
     ]
-    told = submit(study, tmp_path, *options, seconds=0.0)
-    assert "after the searches: 1 unit in 1 task" in told
-    assert "Dependency" in [group.why for group in Observer(tmp_path).look().waiting]
+    assert "7 units in 3 tasks" in submit(study, tmp_path, *options, seconds=0.0)
     until(tmp_path, over)
     same(tmp_path, returns, quick=False)
     assert "Comment=hello" in cluster.ask("scontrol", "show", "job")
@@ -165,7 +163,7 @@ def test_a_task_cancelled_and_a_node_drained(cluster, study, tmp_path, returns):
     # and the two that were not submitted
     assert found.left == len(victim.left) + 2 and found.begun == 1 and not found.failed
     again = submit(study, tmp_path, *QUICK)
-    assert again.startswith(f"at once: {len(victim.left)} unit")
+    assert again.startswith(f"{len(victim.left)} unit")
     found = until(tmp_path, over)
     cluster.ask("scontrol", "update", f"NodeName={drained}", "State=RESUME", check=True)
     assert found.done == 5

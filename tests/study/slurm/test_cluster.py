@@ -69,33 +69,28 @@ def told(result: Result) -> list[str]:
     return [re.sub(r", the longest about .*", "", line) for line in result.output.splitlines()]
 
 
-def test_two_arrays_the_second_of_which_waits_for_the_search(study, programs):
+def test_an_array_of_tasks(study, programs):
+    """Units that need the same search are in one task."""
     asked = "--partition long --gpus 2 --cpus 4 --time 4:00:00 --array-parallelism 3"
     result = submit(study, *asked.split(), "--slurm", "mem=8G")
     assert result.exit_code == 0, result.output
-    assert told(result)[:3] == [
-        "searches: 1 unit in 1 task",
-        "at once: 2 units in 2 tasks",
-        "after the searches: 1 unit in 1 task",
-    ]
-    first, second = ((programs / f"{n}.sh").read_text().splitlines() for n in (41, 42))
+    assert told(result)[0] == "4 units in 3 tasks"
+    assert told(result)[1].startswith("submitted as 41. See 'jbrl status")
+    script = (programs / "41.sh").read_text().splitlines()
     lines = "partition=long gpus-per-node=2 cpus-per-task=4 time=240 array=0-2%3 mem=8G requeue"
-    assert {f"#SBATCH --{option}" for option in [*lines.split(), "signal=USR2@120"]} <= set(first)
-    assert "#SBATCH --dependency=afterany:41_0" in second
-    assert not any("dependency" in line for line in first)
-    assert any(line.startswith("srun") and "--cpus-per-task=4" in line for line in first)
+    assert {f"#SBATCH --{option}" for option in [*lines.split(), "signal=USR2@120"]} <= set(script)
+    assert any(line.startswith("srun") and "--cpus-per-task=4" in line for line in script)
     ids = {unit.id: unit.label for unit in plan(study, study.parent / "out").units}
-    held = {
-        task.task: [ids[id] for id in task.units] for task in submitted_tasks(study.parent / "out")
-    }
-    assert [len(units) for units in held.values()] == [1, 1, 1, 1]
-    assert "GC/OPPS" in held["41_0"][0] and "GC-again/OPPS" in held["42"][0]
+    held = [[ids[id] for id in t.units] for t in submitted_tasks(study.parent / "out")]
+    assert sorted(map(len, held)) == [1, 1, 2]
+    (searching,) = (labels for labels in held if len(labels) == 2)
+    assert ["OPPS" in label for label in searching] == [True, True]
 
 
 def test_what_is_pickled_is_plain_data(study, programs):
     assert submit(study, "--time", "30").exit_code == 0
     pickles = list((study.parent / "out" / "slurm").glob("*.pkl"))
-    assert len(pickles) == 4
+    assert len(pickles) == 3
     for path in pickles:
         strings = [
             str(value)
@@ -114,11 +109,9 @@ def test_what_is_in_the_queue_is_not_submitted_again(study, programs):
     (programs / "squeue").write_text(
         "#!/bin/sh\necho '41_0|PENDING|Priority'\necho '41_1|CANCELLED|None'\n"
     )
-    assert told(submit(study, "--dry-run"))[-4:] == [
+    assert told(submit(study, "--dry-run"))[-2:] == [
         "1 unit left out: in tasks that SLURM has already",
-        "searches: 1 unit in 1 task",
-        "at once: 1 unit in 1 task",
-        "after the searches: 1 unit in 1 task",
+        "3 units in 2 tasks",
     ]
     assert not (programs / "42.sh").exists()
 
@@ -132,29 +125,6 @@ def test_nothing_is_submitted_while_slurm_does_not_say_what_it_has(study, progra
     assert not (programs / "42.sh").exists()
 
 
-def test_a_search_that_a_task_in_the_queue_does_is_waited_for(study, programs):
-    assert submit(study, "--only", "^GC/OPPS").exit_code == 0
-    (programs / "squeue").write_text("#!/bin/sh\necho '41|RUNNING|None'\n")
-    result = submit(study, "--only", "OPPS")
-    assert told(result)[:2] == [
-        "1 unit left out: in tasks that SLURM has already",
-        "after the searches: 1 unit in 1 task",
-    ]
-    assert "#SBATCH --dependency=afterany:41" in (programs / "42.sh").read_text().splitlines()
-
-
-def test_when_only_the_first_array_is_accepted(study, programs):
-    refusing = SBATCH.format(folder=programs).replace(
-        "#!/bin/sh\n", "#!/bin/sh\ngrep -q dependency $1 && { echo 'no more' >&2; exit 1; }\n"
-    )
-    (programs / "sbatch").write_text(refusing)
-    result = submit(study)
-    assert result.exit_code == 2
-    said = " ".join(result.output.split())
-    assert "accepted all of the study: no more; job 41 is in the queue: run this again" in said
-    assert len(submitted_tasks(study.parent / "out")) == 3
-
-
 def test_options_of_sbatch(study, programs):
     options = ("--slurm", "job-name=mine", "--slurm", "exclusive", "--only", "Random", "--quiet")
     result = submit(study, *options)
@@ -164,13 +134,13 @@ def test_options_of_sbatch(study, programs):
     assert [line for line in script if "job-name" in line] == ["#SBATCH --job-name=mine"]
 
 
-def test_a_search_that_is_done_makes_nobody_wait(study, tmp_path):
+def test_a_search_that_is_done_keeps_no_units_together(study, tmp_path):
     planned = plan(study, tmp_path / "out")
     id = str(planned.units[1].knowledge_id)
     planned.store.open(planned.study.facts(), planned.study.units)
     planned.store.save_knowledge(id, {"status": "done", "platform": "cpu"}, {})
-    assert not prepare(planned, Request()).packing.after
-    assert len(prepare(planned, Request(gpus=1)).packing.after) == 1  # it took another time there
+    assert len(prepare(planned, Request()).tasks) == 4
+    assert len(prepare(planned, Request(gpus=1)).tasks) == 3  # it took another time there
 
 
 def test_a_job_stands_for_the_same_units(study, tmp_path):
