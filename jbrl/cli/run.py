@@ -3,6 +3,7 @@
 A task is named by this module in submitit's pickle, and imports what it needs where it runs.
 """
 
+import dataclasses
 import os
 import signal
 import sys
@@ -26,6 +27,27 @@ BAD_INPUT = 2
 BY_SIGNAL = 128  # added to the number of the signal
 
 
+@dataclasses.dataclass(frozen=True)
+class SlurmOptions:
+    """Options of `jbrl run` about SLURM.
+
+    With --executor slurm:
+      partition (NAME): SLURM: the partition.
+      gpus: SLURM: GPUs of each task.
+      cpus: SLURM: cores of each task.
+      time (H:MM:SS): SLURM: time limit of each task; interrupted work continues.
+      array_parallelism: SLURM: how many tasks run at once (40).
+      slurm (NAME=VALUE): SLURM: another option of sbatch: mem=8G, exclusive. May be repeated.
+    """
+
+    partition: str | None = None
+    gpus: Positive | None = None
+    cpus: Positive | None = None
+    time: str | None = None
+    array_parallelism: Positive | None = None
+    slurm: list[str] | None = None
+
+
 def run(
     study: Annotated[Path, typer.Argument(metavar="STUDY.toml")],
     *,
@@ -41,12 +63,7 @@ def run(
     stack: bool | None = None,
     quiet: Quiet = False,
     executor: Literal["local", "slurm"] = "local",
-    partition: str | None = None,
-    gpus: Positive | None = None,
-    cpus: Positive | None = None,
-    time: str | None = None,
-    array_parallelism: Positive | None = None,
-    slurm: list[str] | None = None,
+    slurm: SlurmOptions,
     compile_cache: CompileCache = None,
 ) -> None:
     """Run a study, or what is left of it.
@@ -77,14 +94,6 @@ def run(
       quiet: Print only warnings and errors.
       executor: Run here, or submit to SLURM and return.
 
-    With --executor slurm:
-      partition (NAME): SLURM: the partition.
-      gpus: SLURM: GPUs of each task.
-      cpus: SLURM: cores of each task.
-      time (H:MM:SS): SLURM: time limit of each task; interrupted work continues.
-      array_parallelism: SLURM: how many tasks run at once (40).
-      slurm (NAME=VALUE): SLURM: another option of sbatch: mem=8G, exclusive. May be repeated.
-
     Examples:
       jbrl run experiments/quick.toml --out out/quick
       jbrl run experiments/quick.toml --out out/try --set study.n_environments=50
@@ -100,15 +109,7 @@ def run(
     from jbrl.study.plan import plan
     from jbrl.study.stopping import Stopped, keeping, stopping_on
 
-    request = _request(
-        executor,
-        partition=partition,
-        gpus=gpus,
-        cpus=cpus,
-        time=time,
-        array_parallelism=array_parallelism,
-        slurm=slurm,
-    )
+    request = _request(executor, slurm)
     if request:
         check(devices, memory)  # the devices are found where the tasks run
     resources = choose() if request else choose(devices, memory, stack)
@@ -168,37 +169,27 @@ def run(
         raise typer.Exit(FAILED_UNITS)
 
 
-def _request(
-    executor: str,
-    *,
-    time: str | None,
-    array_parallelism: int | None,
-    slurm: Sequence[str] | None,
-    **given: Any,
-) -> "Request | None":
+def _request(executor: str, options: SlurmOptions) -> "Request | None":
     """Return the request of each task; None when the study is run here.
 
     Raises:
       JbrlError: an option is not accepted, or makes no sense without SLURM.
     """
-    options = {
-        "--time": time,
-        "--array-parallelism": array_parallelism,
-        "--slurm": " ".join(slurm or ()) or None,
-    }
-    options |= {f"--{name}": value for name, value in given.items()}
     if executor == "local":
-        for name, value in options.items():
-            if value is not None:
-                raise JbrlError(f"{name} {value}: is for --executor slurm only")
+        for name, value in vars(options).items():
+            if value:
+                text = " ".join(value) if isinstance(value, list) else value
+                raise JbrlError(f"--{name.replace('_', '-')} {text}: is for --executor slurm only")
         return None
     from jbrl.study.slurm import PARALLELISM, Request, minutes
 
     return Request(
-        **given,
-        minutes=None if time is None else minutes(time),
-        parallelism=array_parallelism or PARALLELISM,
-        more=dict(_option(text) for text in slurm or ()),
+        options.partition,
+        options.gpus,
+        options.cpus,
+        minutes=None if options.time is None else minutes(options.time),
+        parallelism=options.array_parallelism or PARALLELISM,
+        more=dict(_option(text) for text in options.slurm or ()),
     )
 
 
