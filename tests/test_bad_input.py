@@ -30,10 +30,10 @@ test = "GC"
 algorithm = "Random"
 
 [[agents]]
-algorithm = "e-Greedy"
+algorithm = "Q-learning"
 epsilon = [0, 0.5]
 """
-GREEDY = '"e-Greedy"\nepsilon = [0, 0.5]'
+GREEDY = '"Q-learning"\nepsilon = [0, 0.5]'
 GC = Path(jbrl.__file__).parent / "problems" / "data" / "GC.json"
 
 
@@ -46,7 +46,7 @@ def study(tmp_path: Path) -> Path:
 
 # (text of the study that is replaced, by what, what the message names)
 IN_THE_STUDY = [
-    ('"e-Greedy"', '"e-Gredy"', "[[agents]] 2 … 'e-Gredy' … did you mean 'e-Greedy'?"),
+    ('"Q-learning"', '"Q-lerning"', "[[agents]] 2 … 'Q-lerning' … did you mean 'Q-learning'?"),
     ('prior = "GC"', 'prior = "GD"', "[[experiments]] 1 … prior … 'GD' … did you mean 'G"),
     ("n_environments", "n_mpds", "[study] … 'n_mpds' … did you mean 'n_mdps'?"),
     ("epsilon", "epsilom", "[[agents]] 2 … 'epsilom' … did you mean 'epsilon'?"),
@@ -133,8 +133,8 @@ NESTED: dict[str, tuple[str, Callable[[int], str]]] = {
     "absolute values": (GREEDY, lambda d: f'"Formula"\nformula = "{"abs(" * d}Q0{")" * d}"'),
     "minuses": (GREEDY, lambda d: f'"Formula"\nformula = "{"-" * d}Q0"'),
     "space": (GREEDY, lambda d: f'"OPPS-DS"\nspace = "Q0; {"1/(" * d}"'),
-    "algorithm": ('"e-Greedy"', lambda d: f'"{"uniform(" * d}"'),
-    "module": ('"e-Greedy"', lambda d: f'"{"u." * d}u:U"'),
+    "algorithm": ('"Q-learning"', lambda d: f'"{"uniform(" * d}"'),
+    "module": ('"Q-learning"', lambda d: f'"{"u." * d}u:U"'),
 }
 
 

@@ -70,9 +70,10 @@ def test_lanes_drawn_together_are_those_drawn_alone(name):
     lanes = functional.Lanes.draw(found, 1, numbers)
     prior = found.prior(found.lifetime, 0.0)
     sample = jax.jit(lambda number: prior.sample(stream(found.key(1), number, "mdp")))
-    for lane, number in enumerate(numbers):
+    leaves = [np.asarray(leaf) for leaf in lanes.leaves]
+    for lane, number in enumerate(np.asarray(numbers)):
         alone = sample(number)
-        for axis, leaf, own in zip(lanes.axes, lanes.leaves, jax.tree.leaves(alone), strict=True):
+        for axis, leaf, own in zip(lanes.axes, leaves, jax.tree.leaves(alone), strict=True):
             own_leaf = leaf if axis is None else leaf[lane]
             np.testing.assert_allclose(own_leaf, own, rtol=1e-6)
     assert (0 in lanes.axes) == (name != "DeepSea(size=4)")

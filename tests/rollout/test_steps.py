@@ -81,8 +81,9 @@ STEPS, EPISODES = jbrl.Steps(20), jbrl.Episodes(3)
 @pytest.mark.parametrize(
     ("agent", "name", "lifetime"),
     [
-        (EpsilonGreedy(epsilon=0.1), "GC", STEPS),
+        (QLearning(), "GC", STEPS),
         (QLearning(), "DeepSea(size=4)", EPISODES),
+        pytest.param(EpsilonGreedy(epsilon=0.1), "GC", STEPS, marks=pytest.mark.slow),
         pytest.param(BAMCP(simulations=5), "GC", STEPS, marks=pytest.mark.slow),
         pytest.param(Formula(), "GC", STEPS, marks=pytest.mark.slow),
         pytest.param(DQN(), "Catch", EPISODES, marks=pytest.mark.slow),
@@ -131,7 +132,8 @@ def test_settings_of_an_environment_can_be_mapped():
 
 def test_states_and_actions_are_kept_when_asked_for():
     gc = jbrl.problem("GC")
-    simulated = jbrl.simulate(Random(), gc, gc.key(0), lifetime=STEPS, record=True)
+    simulate = jax.jit(lambda key: jbrl.simulate(Random(), gc, key, lifetime=STEPS, record=True))
+    simulated = simulate(gc.key(0))
     played = jbrl.play(Random(), test="GC", n_environments=1, horizon=20, record=True)
     for name in ("states", "actions", "rewards"):
         ours = getattr(simulated.trajectory, name)
