@@ -15,28 +15,9 @@ import pandas as pd
 from jbrl.base.bsuite_sweep import EXPERIMENTS, SWEEP, TAGS, Experiment
 from jbrl.base.files import writing
 from jbrl.report import bsuite_figures as figures
+from jbrl.report import content as doc
 from jbrl.report.axes import Drawing, Styles
 from jbrl.report.bsuite_figures import in_words
-from jbrl.report.content import (
-    Block,
-    Cell,
-    Chapter,
-    Column,
-    Document,
-    Items,
-    Paragraph,
-    Plot,
-    Sentence,
-    Span,
-    Table,
-    links,
-    prose,
-    reading,
-    resource,
-    sentence,
-    table,
-    tabulate,
-)
 from jbrl.report.files import write_document
 from jbrl.report.style import styles
 from jbrl.report.text import ABSENT, count, listing
@@ -59,7 +40,7 @@ RETURNS = {  # what is shown between two logged episodes
 
 @cache
 def _words() -> dict[str, Any]:
-    return tomllib.loads(resource("bsuite.toml"))
+    return tomllib.loads(doc.resource("bsuite.toml"))
 
 
 def _about(experiment: Experiment) -> tuple[dict[str, str], dict[str, str], dict[str, str]]:
@@ -110,15 +91,15 @@ def possible(experiment: Experiment) -> str:
     return f" An agent that knows the environment earns {optimum} in an episode{learner}."
 
 
-def plot(id: str, title: str, caption: str, drawing: Drawing, **options: Any) -> Plot:
+def plot(id: str, title: str, caption: str, drawing: Drawing, **options: Any) -> doc.Plot:
     """Return a figure of the page that links to its files in the folder `figures`."""
     files = tuple(f"figures/{id}.{ending}" for ending in ("csv", "svg", "png"))
-    return Plot(id, title, caption, drawing, files, **options)
+    return doc.Plot(id, title, caption, drawing, files, **options)
 
 
 def chapter(
     logs: Logs, experiment: Experiment, scores: pd.DataFrame, release: str, looks: Styles
-) -> Chapter:
+) -> doc.Chapter:
     """Describe one experiment: its task, its score, its plots."""
     id = experiment.name.replace("_", "-")
     own = scores[scores["bsuite_env"] == experiment.name].drop(columns="bsuite_env")
@@ -126,15 +107,15 @@ def chapter(
         "Hollow: not finished. Bars are 95% intervals over runs, where there are several of each "
         "setting."
     )
-    blocks: list[Block] = [
-        Paragraph((f"{facts(experiment)}.{possible(experiment)}",), "setup"),
-        Paragraph((text(experiment),)),
-        Paragraph(sentence("**Score.** {rule}", rule=rule(experiment))),
+    blocks: list[doc.Block] = [
+        doc.Paragraph((f"{facts(experiment)}.{possible(experiment)}",), "setup"),
+        doc.Paragraph((text(experiment),)),
+        doc.Paragraph(doc.sentence("**Score.** {rule}", rule=rule(experiment))),
         plot(f"{id}-score", "Score", caption, figures.single(own, looks)),
     ]
     for kind, name, words, drawing in _details(logs, experiment, release, looks):
         blocks.append(plot(f"{id}-{kind}", name, words, drawing))
-    return Chapter(id, title(experiment), tuple(blocks), "experiment")
+    return doc.Chapter(id, title(experiment), tuple(blocks), "experiment")
 
 
 def _details(
@@ -184,7 +165,7 @@ def _details(
     yield "seeds", "Every run", caption, drawing
 
 
-WORDS = prose("bsuite")
+WORDS = doc.prose("bsuite")
 MOST_NOTICES = 12
 ABREAST = 3  # agents from whose number on tables have no place for intervals
 CROWD = 5  # agents beyond which lines of a radar hide each other
@@ -224,7 +205,7 @@ def write_report(
     return [out / "index.html"] + [out / "latex" / "report.tex"] * latex
 
 
-def document(logs: Logs, release: str = RELEASES[0]) -> Document:
+def document(logs: Logs, release: str = RELEASES[0]) -> doc.Document:
     """Return the report as chapters: summary, experiments, how to read it."""
     looks = styles(logs.agents)
     scored = scores.summary(logs, release, intervals=True)
@@ -234,10 +215,10 @@ def document(logs: Logs, release: str = RELEASES[0]) -> Document:
         chapters.append(_differences(scores.compare(logs, release)))
     ordered = sorted(logs.experiments, key=figures.BARS.index)
     chapters += [chapter(logs, EXPERIMENTS[n], scored, release, looks) for n in ordered]
-    explained = Items(reading("bsuite", FILES, release=release))
-    chapters.append(Chapter("reading", "How to read this page", (explained,)))
+    explained = doc.Items(doc.reading("bsuite", FILES, release=release))
+    chapters.append(doc.Chapter("reading", "How to read this page", (explained,)))
     many = len(logs.agents) > 3
-    return Document(
+    return doc.Document(
         title=f"bsuite: {count(len(logs.agents), 'agent') if many else listing(logs.agents)}",
         kind="Behaviour Suite",
         facts=_facts(logs, release),
@@ -247,7 +228,7 @@ def document(logs: Logs, release: str = RELEASES[0]) -> Document:
     )
 
 
-def appendix(logs: Logs, release: str) -> Document:
+def appendix(logs: Logs, release: str) -> doc.Document:
     """Return one page for the appendix of a paper: radar, scores of tags, bars, what was run."""
     looks = styles(logs.agents)
     tags = scores.tag_scores(logs, release)
@@ -255,13 +236,13 @@ def appendix(logs: Logs, release: str) -> Document:
         (agent, *(_number(own.set_index("tag")["score"][tag]) for tag in TAGS))
         for agent, own in tags.groupby("agent", sort=False)
     ]
-    columns = ("Agent", *(Column(in_words(tag).capitalize(), "number") for tag in TAGS))
+    columns = ("Agent", *(doc.Column(in_words(tag).capitalize(), "number") for tag in TAGS))
     unfinished = [f"{text[0].upper()}{text[1:]}." for text in scores.unfinished(logs)]
-    blocks: list[Block] = [
-        Paragraph(sentence(WORDS["appendix"], release=release)),
-        *(Paragraph((text,), "notice") for text in unfinished),
+    blocks: list[doc.Block] = [
+        doc.Paragraph(doc.sentence(WORDS["appendix"], release=release)),
+        *(doc.Paragraph((text,), "notice") for text in unfinished),
         plot("radar", "Radar", WORDS["radar"], figures.radar(tags, looks), height=0.3),
-        table("tag-scores", "", columns, rows),
+        doc.table("tag-scores", "", columns, rows),
         plot(
             "bars",
             "Scores of all experiments",
@@ -270,8 +251,8 @@ def appendix(logs: Logs, release: str) -> Document:
             height=0.3,
         ),
     ]
-    agents = Chapter("agents", listing(logs.agents), tuple(blocks))
-    return Document("Behaviour Suite", "", _facts(logs, release), (agents,), looks, version="")
+    agents = doc.Chapter("agents", listing(logs.agents), tuple(blocks))
+    return doc.Document("Behaviour Suite", "", _facts(logs, release), (agents,), looks, version="")
 
 
 def _number(value: float) -> str:
@@ -288,15 +269,15 @@ def _facts(logs: Logs, release: str) -> tuple[str, ...]:
     )
 
 
-def _notices(logs: Logs) -> Iterator[Paragraph]:
+def _notices(logs: Logs) -> Iterator[doc.Paragraph]:
     texts = [*logs.problems, *scores.incomplete(logs), *logs.notes, *scores.unfinished(logs)]
     for text in texts[:MOST_NOTICES]:
-        yield Paragraph((f"{text[0].upper()}{text[1:]}.",), "notice")
+        yield doc.Paragraph((f"{text[0].upper()}{text[1:]}.",), "notice")
     if len(texts) > MOST_NOTICES:
-        yield Paragraph((f"{len(texts) - MOST_NOTICES} more of that kind.",), "notice")
+        yield doc.Paragraph((f"{len(texts) - MOST_NOTICES} more of that kind.",), "notice")
 
 
-def _summary(logs: Logs, scored: pd.DataFrame, tags: pd.DataFrame, looks: Styles) -> Chapter:
+def _summary(logs: Logs, scored: pd.DataFrame, tags: pd.DataFrame, looks: Styles) -> doc.Chapter:
     """Show scores of tags and experiments: the figures and tables of all agents."""
     names = sorted(set(scored["bsuite_env"]), key=figures.BARS.index)
     crowd = (
@@ -304,25 +285,25 @@ def _summary(logs: Logs, scored: pd.DataFrame, tags: pd.DataFrame, looks: Styles
         "beside it do not."
     )
     crowded = len(logs.agents) > CROWD
-    blocks: list[Block] = [
-        Paragraph(_verdict(tags), "verdict"),
-        *([Paragraph((crowd,), "setup")] if crowded else []),
+    blocks: list[doc.Block] = [
+        doc.Paragraph(_verdict(tags), "verdict"),
+        *([doc.Paragraph((crowd,), "setup")] if crowded else []),
         _plot("radar", "Radar", figures.radar(tags, looks)),
         _plot("tags", "Tags in rows", figures.tag_lines(tags, looks)),
-        Paragraph((WORDS["key"],), "key"),
+        doc.Paragraph((WORDS["key"],), "key"),
         _plot("bars", "Scores of all experiments", figures.bars(scored)),
         _table("scores", "Scores", "Experiment", scored.set_index("bsuite_env"), names),
         _table("tag-scores", "Means of tags", "Tag", tags.set_index("tag"), TAGS),
-        Paragraph(("As files beside this page: ", *links(FILES), "."), "key"),
+        doc.Paragraph(("As files beside this page: ", *doc.links(FILES), "."), "key"),
     ]
-    return Chapter("summary", "Summary", tuple(blocks))
+    return doc.Chapter("summary", "Summary", tuple(blocks))
 
 
-def _plot(id: str, title: str, drawing: Any) -> Plot:
+def _plot(id: str, title: str, drawing: Any) -> doc.Plot:
     return plot(id, title, WORDS[id], drawing)
 
 
-def _verdict(tags: pd.DataFrame) -> Sentence:
+def _verdict(tags: pd.DataFrame) -> doc.Sentence:
     """Return the best and the worst tag of one agent, or the best agent of each tag."""
     agents = list(dict.fromkeys(tags["agent"]))
     known = tags[tags["score"].notna()]
@@ -334,7 +315,7 @@ def _verdict(tags: pd.DataFrame) -> Sentence:
             f"{in_words(row['tag'])} ({row['score']:.2f})"
             for row in (ordered.iloc[0], ordered.iloc[-1])
         )
-        agent = Span(agents[0], "strong", agents[0])
+        agent = doc.Span(agents[0], "strong", agents[0])
         return (agent, f" does best in {best} and worst in {worst}.")
     leads: dict[str, list[str]] = {}
     for tag in TAGS:
@@ -342,13 +323,13 @@ def _verdict(tags: pd.DataFrame) -> Sentence:
         if len(rows):
             leader = str(rows.loc[rows["score"].idxmax(), "agent"])
             leads.setdefault(leader, []).append(in_words(tag))
-    parts: list[Span | str] = ["Highest tag scores: "]
+    parts: list[doc.Span | str] = ["Highest tag scores: "]
     for k, (leader, names) in enumerate(leads.items()):
-        parts += ["; " if k else "", Span(leader, "strong", leader), f" in {listing(names)}"]
+        parts += ["; " if k else "", doc.Span(leader, "strong", leader), f" in {listing(names)}"]
     return (*parts, ".")
 
 
-def _table(id: str, title: str, head: str, scored: pd.DataFrame, names: Sequence[str]) -> Table:
+def _table(id: str, title: str, head: str, scored: pd.DataFrame, names: Sequence[str]) -> doc.Table:
     """Return experiments or tags in rows, agents in columns; `scored` has the former in its
     index.
     """
@@ -363,26 +344,26 @@ def _table(id: str, title: str, head: str, scored: pd.DataFrame, names: Sequence
         interval = len(agents) <= ABREAST
         rows.append((label, *(_cell(own.loc[agent], interval, best) for agent in agents)))
     heads = [
-        Column(textwrap.shorten(agent, 20, placeholder="…"), "number", hint=agent)
+        doc.Column(textwrap.shorten(agent, 20, placeholder="…"), "number", hint=agent)
         for agent in agents
     ]
-    return table(id, title, (head, *heads), rows, sortable=True)
+    return doc.table(id, title, (head, *heads), rows, sortable=True)
 
 
-def _cell(row: pd.Series, interval: bool, best: float) -> Cell:
+def _cell(row: pd.Series, interval: bool, best: float) -> doc.Cell:
     """Return a score with its interval; an asterisk where it is not finished, bold where it is the
     best.
     """
     score = float(row["score"])
     if not np.isfinite(score):
-        return Cell(ABSENT, float("nan"), standing="none")
+        return doc.Cell(ABSENT, float("nan"), standing="none")
     text = f"{score:.3f}" + ("" if row["finished"] else "*")
     known = interval and np.isfinite(row["lower"]) and np.isfinite(row["upper"])
     small = f" ({row['lower']:.2f}–{row['upper']:.2f})" if known else ""
-    return Cell(text, score, strong=score == best, small=small)
+    return doc.Cell(text, score, strong=score == best, small=small)
 
 
-def _differences(tests: pd.DataFrame) -> Chapter:
+def _differences(tests: pd.DataFrame) -> doc.Chapter:
     """Describe pairs of agents: in how many experiments they differ, and all p-values."""
     items = []
     for (agent, other), rows in tests.groupby(["agent", "other"], sort=False):
@@ -395,24 +376,24 @@ def _differences(tests: pd.DataFrame) -> Chapter:
         )
         if known < len(rows):
             counts += f", not finished in {len(rows) - known}"
-        pair = {"one": Span(agent, algorithm=agent), "two": Span(other, algorithm=other)}
-        items.append(sentence("{one} against {two}: {counts}.", counts=counts, **pair))
-    p_value = Column("p", "number", hint="two-sided, not corrected")
-    differs = Column("Differs", "chip", hint="with Holm's correction over a pair's experiments")
+        pair = {"one": doc.Span(agent, algorithm=agent), "two": doc.Span(other, algorithm=other)}
+        items.append(doc.sentence("{one} against {two}: {counts}.", counts=counts, **pair))
+    p_value = doc.Column("p", "number", hint="two-sided, not corrected")
+    differs = doc.Column("Differs", "chip", hint="with Holm's correction over a pair's experiments")
     columns: list[tuple[object, Any]] = [
         ("Experiment", itemgetter("bsuite_env")),
         ("Agents", lambda r: f"{r['agent']} and {r['other']}"),
-        (Column("Difference", "number"), lambda r: _known(r, "difference", "+.3f")),
+        (doc.Column("Difference", "number"), lambda r: _known(r, "difference", "+.3f")),
         (p_value, lambda r: _known(r, "p_value", ".2g")),
-        (differs, lambda r: Cell("differs" if r["differs"] else "", standing="best")),
+        (differs, lambda r: doc.Cell("differs" if r["differs"] else "", standing="best")),
     ]
     rows, long = tests.to_dict("records"), len(tests) > LONG
-    every = tabulate("tests", "All tests", columns, rows, sortable=True, long=long)
-    blocks = (Paragraph((WORDS["tests"],)), Items(tuple(items)), every)
-    return Chapter("tests-of-agents", "Which differences are sure", blocks)
+    every = doc.tabulate("tests", "All tests", columns, rows, sortable=True, long=long)
+    blocks = (doc.Paragraph((WORDS["tests"],)), doc.Items(tuple(items)), every)
+    return doc.Chapter("tests-of-agents", "Which differences are sure", blocks)
 
 
-def _known(row: Mapping[str, Any], column: str, form: str) -> Cell:
+def _known(row: Mapping[str, Any], column: str, form: str) -> doc.Cell:
     """Return a number of a test, where there is one."""
     text = f"{row[column]:{form}}" if np.isfinite(row["p_value"]) else ABSENT
-    return Cell(f"−{text[1:]}" if text.startswith("-") else text, row[column])
+    return doc.Cell(f"−{text[1:]}" if text.startswith("-") else text, row[column])

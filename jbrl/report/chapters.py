@@ -14,27 +14,8 @@ import pandas as pd
 
 import jbrl.report.bounds  # noqa: F401 (lists its figures)
 from jbrl.base.errors import JbrlError
+from jbrl.report import content as doc
 from jbrl.report.axes import Drawing
-from jbrl.report.content import (
-    Block,
-    Cell,
-    Chapter,
-    Column,
-    Document,
-    Facts,
-    Heading,
-    Items,
-    Paragraph,
-    Plot,
-    Sentence,
-    Span,
-    folded,
-    marked,
-    reading,
-    sentence,
-    table,
-    tabulate,
-)
 from jbrl.report.figures import FIGURES, Part
 from jbrl.report.metrics import metric_blocks
 from jbrl.report.sections import BASELINE, Section, lengths_differ
@@ -58,36 +39,41 @@ SUMMARY = (
 WHICH = " Below the name of an experiment stands what its score is."  # where not all have the same
 
 
-def summary(parts: Sequence[Section], terms: Terms) -> Chapter:
+def summary(parts: Sequence[Section], terms: Terms) -> doc.Chapter:
     """Return the answer and the table with algorithms in rows, experiments in columns."""
     tied = terms.say(
         " not significantly worse (paired Z-test on the same {environments}, one-sided, 95%)"
     )
-    key = (Span("best", "best"), " highest mean of the experiment ", Span("≈ tied", "tied"), tied)
-    blocks: list[Block] = [
+    key = (
+        doc.Span("best", "best"),
+        " highest mean of the experiment ",
+        doc.Span("≈ tied", "tied"),
+        tied,
+    )
+    blocks: list[doc.Block] = [
         *_answer(parts),
-        Paragraph((terms.say(SUMMARY) + WHICH * (terms is OTHERS),)),
+        doc.Paragraph((terms.say(SUMMARY) + WHICH * (terms is OTHERS),)),
         overview(parts),
-        Paragraph(key, "key"),
+        doc.Paragraph(key, "key"),
     ]
-    return Chapter("Summary", "Summary", tuple(blocks))
+    return doc.Chapter("Summary", "Summary", tuple(blocks))
 
 
-def _answer(parts: Sequence[Section]) -> list[Block]:
+def _answer(parts: Sequence[Section]) -> list[doc.Block]:
     """Return which algorithms are best, how often, and which to take at which time."""
     often = standing(parts)
     if not often:
         return []
-    answer = sentence("**Best, or tied with the best:** {often}.", often=often)
-    blocks: list[Block] = [Paragraph(answer, "verdict")]
+    answer = doc.sentence("**Best, or tied with the best:** {often}.", often=often)
+    blocks: list[doc.Block] = [doc.Paragraph(answer, "verdict")]
     lines = tuple(
-        (Span(section.name, target=f"#{section.id}"), ". ", *words, *_others(section, words))
+        (doc.Span(section.name, target=f"#{section.id}"), ". ", *words, *_others(section, words))
         for section in parts
         if (words := advice(section))
     )
     if lines and len(lines) <= MOST_EXPERIMENTS:  # else they stand in the chapters
         title = "Which algorithm to take at which computation time"
-        blocks += [Heading(title), Items(lines), Paragraph((CLOSING,))]
+        blocks += [doc.Heading(title), doc.Items(lines), doc.Paragraph((CLOSING,))]
     return blocks
 
 
@@ -104,7 +90,7 @@ def standing(parts: Sequence[Section]) -> str:
     return listing([f"{first} of {count(len(tested), 'experiment')}", *others])
 
 
-def advice(section: Section) -> Sentence:
+def advice(section: Section) -> doc.Sentence:
     """Return which algorithm to take for which time per decision and before the first decision.
 
     Each named algorithm is the best or tied with the best within its bounds (`CLOSING`), of those
@@ -118,7 +104,7 @@ def advice(section: Section) -> Sentence:
         chains = _chains(section.choice)
     except JbrlError:  # the chapter says why
         return ()
-    words: list[Span | str] = []
+    words: list[doc.Span | str] = []
     for number, (offline, chain) in enumerate(
         chains[: MOST_SENTENCES - 1] + chains[MOST_SENTENCES - 1 :][-1:]
     ):
@@ -134,9 +120,9 @@ def _best(section: Section) -> list[str]:
     return list(rows.loc[rows["best"] | rows["tied"], "algorithm"])
 
 
-def _others(section: Section, words: Sentence) -> list[str]:
+def _others(section: Section, words: doc.Sentence) -> list[str]:
     """Name the algorithms that are as good as those that are named in the advice."""
-    named = {word.algorithm for word in words if isinstance(word, Span)}
+    named = {word.algorithm for word in words if isinstance(word, doc.Span)}
     rest = [name for name in _best(section) if name not in named and name != BASELINE]
     return [f" As good with any time: {listing(rest)}."] * bool(rest)
 
@@ -195,16 +181,16 @@ def _condition(number: int, offline: float, *, several: bool) -> str:
     return f"With at least {seconds_text(offline)} of computation before the first decision: take "
 
 
-def _choice(chain: Chain) -> list[Span | str]:
+def _choice(chain: Chain) -> list[doc.Span | str]:
     """`BEB if a decision may take 40 ns, PSRL from 1 µs on.`"""
     (bound, name), *others = chain
-    words: list[Span | str] = [Span(name, "strong", name)]
+    words: list[doc.Span | str] = [doc.Span(name, "strong", name)]
     if not others:
         return [*words, f" if a decision may take {seconds_text(bound)} or more."]
     words.append(f" if a decision may take {seconds_text(bound)}")
     for place, (later, other) in enumerate(others):
         words.append(" and " if place == len(others) - 1 else ", ")
-        words += [Span(other, "strong", other), f" from {seconds_text(later)} on"]
+        words += [doc.Span(other, "strong", other), f" from {seconds_text(later)} on"]
     return [*words, "."]
 
 
@@ -227,10 +213,10 @@ def document(
     parts: Sequence[Section],
     styles: Mapping[str, Style],
     manifest: Mapping[str, Any],
-    experiments: Iterable[Chapter] | None = None,
+    experiments: Iterable[doc.Chapter] | None = None,
     pages: Mapping[str, str] | None = None,
     files: Sequence[str] = (),
-) -> Document:
+) -> doc.Document:
     """Return the report of a study.
 
     Args:
@@ -254,11 +240,11 @@ def document(
             "**{undone} of {units} units** have no result; they are [listed below](#Undone). "
             "Everything else is complete."
         )
-        words = sentence(text, undone=len(undone), units=len(everything))
-        notices = [Paragraph(words, "notice")]
+        words = doc.sentence(text, undone=len(undone), units=len(everything))
+        notices = [doc.Paragraph(words, "notice")]
     chapters.append(_reading(parts, terms, files))
     bayesian = "Bayesian reinforcement learning benchmark"
-    return Document(
+    return doc.Document(
         title=str((manifest.get("study") or {}).get("name", "study")),
         kind=bayesian if terms is MDPS else "Reinforcement learning benchmark",
         facts=tuple(_facts(parts, everything, manifest, terms)),
@@ -306,41 +292,42 @@ def _length(parts: Sequence[Section], horizon: Any, terms: Terms) -> Iterator[st
         yield f"lifetimes of {lifetime}"
 
 
-def experiment(parts: Sequence[Section], number: int, styles: Mapping[str, Style]) -> Chapter:
+def experiment(parts: Sequence[Section], number: int, styles: Mapping[str, Style]) -> doc.Chapter:
     """Describe one of the experiments: its rules, its best agents, its figures and tables."""
     section = parts[number]
-    blocks: list[Block] = [_setup(section, length=lengths_differ(parts)), *_verdict(section)]
+    blocks: list[doc.Block] = [_setup(section, length=lengths_differ(parts)), *_verdict(section)]
     if section.note:
-        blocks.append(Paragraph(marked(section.note), "notice"))
+        blocks.append(doc.Paragraph(doc.marked(section.note), "notice"))
     words = advice(section)
-    blocks += [Paragraph((*words, f" {CLOSING}"), "verdict")] if words else []
+    blocks += [doc.Paragraph((*words, f" {CLOSING}"), "verdict")] if words else []
     if busy := section.busy_text():
-        blocks.append(Paragraph((busy,), "notice"))
+        blocks.append(doc.Paragraph((busy,), "notice"))
     own, missing = metric_blocks(section, styles)
-    shown = [block for block in own if isinstance(block, Plot)]
-    absent: list[Sentence] = [
-        (Span(title, "strong"), f" is not drawn: {reason}.") for title, reason in missing.items()
+    shown = [block for block in own if isinstance(block, doc.Plot)]
+    absent: list[doc.Sentence] = [
+        (doc.Span(title, "strong"), f" is not drawn: {reason}.")
+        for title, reason in missing.items()
     ]
     for part, title in PARTS.items():
-        plots: list[Block] = []
+        plots: list[doc.Block] = []
         for kind in (kind for kind in FIGURES if kind.part == part):
             drawing = kind.draw(section, styles)
             if isinstance(drawing, Drawing):
                 id, caption = f"{section.id}--{kind.id}", section.terms.say(kind.caption)
-                plots.append(Plot(id, kind.title, caption, drawing))
+                plots.append(doc.Plot(id, kind.title, caption, drawing))
             elif drawing:
-                reason = marked(f" is not drawn: {section.terms.adapt(drawing)}.")
-                absent.append((Span(kind.title, "strong"), *reason))
-        blocks += folded(title, plots) if title else [*plots, *shown]
-    blocks += folded("Winners from left to right", winners(section))
+                reason = doc.marked(f" is not drawn: {section.terms.adapt(drawing)}.")
+                absent.append((doc.Span(kind.title, "strong"), *reason))
+        blocks += doc.folded(title, plots) if title else [*plots, *shown]
+    blocks += doc.folded("Winners from left to right", winners(section))
     best = [best_agents(section)] if len(section.done) else []
-    counted = [block for block in own if not isinstance(block, Plot)]
-    blocks += folded("Tables of the agents", [*best, all_agents(section), *counted])
-    blocks += folded("Figures that are not drawn", [Items(tuple(absent))] if absent else [])
-    return Chapter(section.id, section.name, tuple(blocks), "experiment")
+    counted = [block for block in own if not isinstance(block, doc.Plot)]
+    blocks += doc.folded("Tables of the agents", [*best, all_agents(section), *counted])
+    blocks += doc.folded("Figures that are not drawn", [doc.Items(tuple(absent))] if absent else [])
+    return doc.Chapter(section.id, section.name, tuple(blocks), "experiment")
 
 
-def _setup(section: Section, *, length: bool) -> Paragraph:
+def _setup(section: Section, *, length: bool) -> doc.Paragraph:
     """Describe the agents' prior, the test environments and, with `length` or where it matters, the
     length of lifetimes.
     """
@@ -351,12 +338,12 @@ def _setup(section: Section, *, length: bool) -> Paragraph:
     template = trained + played if section.shows_prior else played.capitalize()
     template += f", {section.rules.lifetime} {on} each." if length or not finite else "."
     template += "" if finite else f" Score: {section.rules.criterion}."
-    prior = Span("accurate prior" if section.accurate else "inaccurate prior", "chip")
-    words = sentence(template, prior=prior, name=section.prior, test=section.test)
-    return Paragraph(words, "setup")
+    prior = doc.Span("accurate prior" if section.accurate else "inaccurate prior", "chip")
+    words = doc.sentence(template, prior=prior, name=section.prior, test=section.test)
+    return doc.Paragraph(words, "setup")
 
 
-def _verdict(section: Section) -> list[Paragraph]:
+def _verdict(section: Section) -> list[doc.Paragraph]:
     """Return the best algorithm and those tied with it."""
     champions = section.champions
     if champions.empty:
@@ -369,26 +356,26 @@ def _verdict(section: Section) -> list[Paragraph]:
     elif not section.note and len(champions) > 1:
         end = ", significantly better than every other algorithm."
     text = f" is best with {score}{end}" if len(champions) > 1 else f" has {score}; {ALONE}."
-    return [Paragraph((Span(best["label"], "strong", best["algorithm"]), text), "verdict")]
+    return [doc.Paragraph((doc.Span(best["label"], "strong", best["algorithm"]), text), "verdict")]
 
 
-def _settings(everything: pd.DataFrame, manifest: Mapping[str, Any], terms: Terms) -> Chapter:
+def _settings(everything: pd.DataFrame, manifest: Mapping[str, Any], terms: Terms) -> doc.Chapter:
     """Describe the run: its machine and its parameters."""
     devices = ", ".join(dict.fromkeys(everything["device"].dropna().astype(str)))
-    blocks: list[Block] = []
+    blocks: list[doc.Block] = []
     for title in SETTINGS:
         if isinstance(manifest.get(title), Mapping):
             lines = _lines(manifest[title], SETTING_NAMES | {"n_mdps": terms.environments})
             lines += [("device", devices)] if title == "machine" and devices else []
-            blocks.append(Facts(title.capitalize(), tuple(lines)))
+            blocks.append(doc.Facts(title.capitalize(), tuple(lines)))
     agents = everything.sort_values("place").drop_duplicates(["algorithm", "parameters"])
     rows = []
     for name, own in agents.groupby("algorithm", sort=False):
         texts = [parameters_text(p) or "no parameters" for p in own["parameters"]]
-        rows.append((Cell(str(name), algorithm=str(name)), Cell(items=tuple(texts))))
+        rows.append((doc.Cell(str(name), algorithm=str(name)), doc.Cell(items=tuple(texts))))
     columns = ("Algorithm", "Parameters of each agent")
-    blocks += folded("Parameters", [table("Settings--agents", "Agents", columns, rows)])
-    return Chapter("Settings", "Settings and machine", tuple(blocks))
+    blocks += doc.folded("Parameters", [doc.table("Settings--agents", "Agents", columns, rows)])
+    return doc.Chapter("Settings", "Settings and machine", tuple(blocks))
 
 
 def _lines(
@@ -406,34 +393,34 @@ def _lines(
     return lines
 
 
-def _undone_units(rows: pd.DataFrame) -> Chapter:
+def _undone_units(rows: pd.DataFrame) -> doc.Chapter:
     """Return units without a result, and why where it is known."""
     columns: list[tuple[object, Any]] = [
         ("Experiment", itemgetter("experiment")),
         ("Agent", itemgetter("label")),
-        ("Parameters", lambda r: Cell(r["parameters"], code=True)),
-        (Column("Status", "chip"), lambda r: Cell(r["status"], standing="bad")),
+        ("Parameters", lambda r: doc.Cell(r["parameters"], code=True)),
+        (doc.Column("Status", "chip"), lambda r: doc.Cell(r["status"], standing="bad")),
         *[("Reason", itemgetter("reason"))] * bool(rows["reason"].any()),
     ]
     words = ("Running the study again does what is missing and tries again what failed.",)
     title = "Units without a result"
-    units = tabulate("Undone--table", title, columns, rows.to_dict("records"), sortable=True)
-    listed = folded(title, [units]) if len(rows) > MOST_UNDONE else [units]
-    blocks = (Paragraph(words), *listed)
-    return Chapter("Undone", "Units not done", blocks, count=len(rows))
+    units = doc.tabulate("Undone--table", title, columns, rows.to_dict("records"), sortable=True)
+    listed = doc.folded(title, [units]) if len(rows) > MOST_UNDONE else [units]
+    blocks = (doc.Paragraph(words), *listed)
+    return doc.Chapter("Undone", "Units not done", blocks, count=len(rows))
 
 
-def _reading(parts: Sequence[Section], terms: Terms, files: Sequence[str]) -> Chapter:
+def _reading(parts: Sequence[Section], terms: Terms, files: Sequence[str]) -> doc.Chapter:
     """Explain how to read the report, including only the kinds of experiments that it has."""
     kinds = dict.fromkeys(section.terms for section in parts)
     scores = [
-        sentence(
+        doc.sentence(
             "**{score}** {meaning}",
             score="Score." if len(kinds) == 1 else f"Score, {kind.mean}.",
             meaning=kind.meaning,
         )
         for kind in kinds
     ]
-    sources = reading("episodes") if EPISODES in kinds else ()
-    items = (*scores, *reading("study", files, **terms.names), *sources)
-    return Chapter("Reading", "How to read this report", (Items(items),))
+    sources = doc.reading("episodes") if EPISODES in kinds else ()
+    items = (*scores, *doc.reading("study", files, **terms.names), *sources)
+    return doc.Chapter("Reading", "How to read this report", (doc.Items(items),))

@@ -12,23 +12,8 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from jbrl.base.files import writing
+from jbrl.report import content as doc
 from jbrl.report.axes import Drawing, interval
-from jbrl.report.content import (
-    Block,
-    Cell,
-    Chapter,
-    Column,
-    Document,
-    Items,
-    Paragraph,
-    Plot,
-    Standing,
-    Table,
-    prose,
-    reading,
-    table,
-    tabulate,
-)
 from jbrl.report.files import write_document
 from jbrl.report.style import COLOURS, FAINT, INK, PAPER, drawn
 from jbrl.report.text import ABSENT, decimals_for, score_text, slug
@@ -48,7 +33,7 @@ from jbrl.stats.published.castronovo2016 import (
 )
 from jbrl.stats.two_studies import Comparison
 
-STANDINGS: dict[str, Standing] = {  # how a verdict looks
+STANDINGS: dict[str, doc.Standing] = {  # how a verdict looks
     VERDICTS[SAME]: "best",
     VERDICTS[DEFECT]: "near",
     VERDICTS[MISPRINT]: "near",
@@ -77,8 +62,8 @@ WAY_NAMES = {
     OTHER: "as described, other parameters",
     BEST: "our best setting",
 }
-WORDS = prose("comparison")  # a caption, and what headings mean
-VERDICT = Column("Verdict", "chip")
+WORDS = doc.prose("comparison")  # a caption, and what headings mean
+VERDICT = doc.Column("Verdict", "chip")
 LOOK: Any = {"kind": "dense", "sortable": True, "heads": 2}
 
 
@@ -97,26 +82,26 @@ def write_page(comparison: Comparison, out: Path) -> Path:
     return out / ("compare.html" if paged else "compare.csv")
 
 
-def document(comparison: Comparison) -> Document:
+def document(comparison: Comparison) -> doc.Document:
     """Return the page beside the published numbers, or beside another study."""
     published = comparison.candidates is not None
     if published:
         chapters = [_case(comparison, case) for case in dict.fromkeys(cells()["case"])]
     else:
-        chapters = [Chapter("Agents", "Agents in both", (_agents(comparison.table),))]
-    items = reading("published" if published else "studies", ["compare.csv"])
-    chapters.append(Chapter("Reading", "How to read this page", (Items(items),)))
+        chapters = [doc.Chapter("Agents", "Agents in both", (_agents(comparison.table),))]
+    items = doc.reading("published" if published else "studies", ["compare.csv"])
+    chapters.append(doc.Chapter("Reading", "How to read this page", (doc.Items(items),)))
     beside = f"{comparison.ours} beside {comparison.theirs}"
-    return Document(
+    return doc.Document(
         title="Beside the published comparison" if published else "Two studies",
         kind="Castronovo et al. 2016" if published else beside,
         facts=(comparison.ours,),
-        notices=tuple(Paragraph((note,), "verdict") for note in comparison.note.splitlines()),
+        notices=tuple(doc.Paragraph((note,), "verdict") for note in comparison.note.splitlines()),
         chapters=tuple(chapters),
     )
 
 
-def _case(comparison: Comparison, case: str) -> Chapter:
+def _case(comparison: Comparison, case: str) -> doc.Chapter:
     """Show one case: its figure and its tables."""
     assert comparison.candidates is not None
     id = slug(case)
@@ -126,15 +111,15 @@ def _case(comparison: Comparison, case: str) -> Chapter:
         own = ways.get(tuple(row[c] for c in CELL))
         row["ways"] = {} if own is None else {way["way"]: way for way in own.to_dict("records")}
     drawing = beside(comparison.candidates, case)
-    blocks: list[Block] = [
-        Plot(f"{id}--means", "Published means and ours", WORDS["means"], drawing),
+    blocks: list[doc.Block] = [
+        doc.Plot(f"{id}--means", "Published means and ours", WORDS["means"], drawing),
         _cells(f"{id}--cells", printed, comparison.digests),
     ]
     reasons = [
         (
             f"{row['experiment']}, {row['algorithm']}",
             _verdict(row),
-            Cell(row["explanation"], small=f"({row['reference']})" if row["reference"] else ""),
+            doc.Cell(row["explanation"], small=f"({row['reference']})" if row["reference"] else ""),
         )
         for row in printed
         if row["explanation"]
@@ -142,23 +127,23 @@ def _case(comparison: Comparison, case: str) -> Chapter:
     if reasons:
         columns = ("Cell", VERDICT, "Reason")
         title = "Reasons of the differences"
-        blocks.append(table(f"{id}--reasons", title, columns, reasons))
-    return Chapter(id, f"{case.capitalize()} prior", tuple(blocks), "experiment")
+        blocks.append(doc.table(f"{id}--reasons", title, columns, reasons))
+    return doc.Chapter(id, f"{case.capitalize()} prior", tuple(blocks), "experiment")
 
 
-def _verdict(row: Mapping[str, Any], small: str = "") -> Cell:
-    return Cell(row["verdict"], standing=STANDINGS[row["verdict"]], small=small)
+def _verdict(row: Mapping[str, Any], small: str = "") -> doc.Cell:
+    return doc.Cell(row["verdict"], standing=STANDINGS[row["verdict"]], small=small)
 
 
-def _cells(id: str, rows: list[dict[str, Any]], digests: Mapping[str, str]) -> Table:
+def _cells(id: str, rows: list[dict[str, Any]], digests: Mapping[str, str]) -> doc.Table:
     """Tabulate published cells; `ways` of a row are those in which it was played."""
 
-    def number(name: str) -> Column:
-        return Column(name, "number", WORDS.get(name, ""))
+    def number(name: str) -> doc.Column:
+        return doc.Column(name, "number", WORDS.get(name, ""))
 
     columns: list[tuple[object, Any]] = [
         ("Experiment", itemgetter("experiment")),
-        (Column("Algorithm", hint=WORDS["Algorithm"]), _algorithm),
+        (doc.Column("Algorithm", hint=WORDS["Algorithm"]), _algorithm),
         (number("Published"), lambda r: _mean(r["published"], r["published_ci95"])),
         (number("Share"), lambda r: bayes_share(r, digests) or ABSENT),
         (number("As described"), lambda r: _played(r, SAME, OTHER)),
@@ -169,21 +154,21 @@ def _cells(id: str, rows: list[dict[str, Any]], digests: Mapping[str, str]) -> T
         (number("Apart"), lambda r: _signed(r["apart"], 1)),
         (VERDICT, _verdict),
     ]
-    return tabulate(id, "Published scores and ours", columns, rows, **LOOK)
+    return doc.tabulate(id, "Published scores and ours", columns, rows, **LOOK)
 
 
-def _algorithm(row: Mapping[str, Any]) -> Cell:
-    return Cell(row["algorithm"], small=row["printed"])
+def _algorithm(row: Mapping[str, Any]) -> doc.Cell:
+    return doc.Cell(row["algorithm"], small=row["printed"])
 
 
-def _mean(mean: float, ci95: float, digits: int = DIGITS) -> Cell:
-    return Cell(score_text(mean, ci95, digits), mean)
+def _mean(mean: float, ci95: float, digits: int = DIGITS) -> doc.Cell:
+    return doc.Cell(score_text(mean, ci95, digits), mean)
 
 
-def _played(row: Mapping[str, Any], *ways: str) -> Cell:
+def _played(row: Mapping[str, Any], *ways: str) -> doc.Cell:
     """Describe the first of some ways in which a cell was played."""
     known = [row["ways"][way] for way in ways if way in row["ways"]]
-    return _way(known[0], row) if known else Cell(ABSENT, np.nan, standing="none")
+    return _way(known[0], row) if known else doc.Cell(ABSENT, np.nan, standing="none")
 
 
 def bayes_share(row: Mapping[str, Any], digests: Mapping[str, str]) -> str:
@@ -194,13 +179,13 @@ def bayes_share(row: Mapping[str, Any], digests: Mapping[str, str]) -> str:
     return brackets.share_text(brackets.share(row["published"], row["published_ci95"], bracket))
 
 
-def _way(way: Mapping[str, Any], row: Mapping[str, Any]) -> Cell:
+def _way(way: Mapping[str, Any], row: Mapping[str, Any]) -> doc.Cell:
     """Describe a way in which a cell was played; bold where it decides."""
     decides = way["way"] != BEST and all(way[c] == row[c] for c in ("agent", "parameters"))
     agrees = "agrees" if way["agrees"] else "does not agree"
     hint = f"{WAY_NAMES[way['way']]}: {_named(way['agent'], way['parameters'])}, {agrees}"
     score = score_text(way["mean"], way["ci95"], DIGITS)
-    return Cell(score, way["mean"], strong=decides, hint=hint)
+    return doc.Cell(score, way["mean"], strong=decides, hint=hint)
 
 
 def _named(agent: str, parameters: str) -> str:
@@ -208,33 +193,36 @@ def _named(agent: str, parameters: str) -> str:
     return f"{agent} ({setting})" if setting else str(agent)
 
 
-def _agents(rows: pd.DataFrame) -> Table:
+def _agents(rows: pd.DataFrame) -> doc.Table:
     """Tabulate the agents that are in both studies."""
     digits = [decimals_for(pair) for pair in rows[["ci95", "other_ci95"]].to_numpy()]
-    interval = Column("± 95%", "number", "of the difference")
+    interval = doc.Column("± 95%", "number", "of the difference")
     columns: list[tuple[object, Any]] = [
         ("Experiment", itemgetter("experiment")),
         ("Agent", lambda r: _named(r["algorithm"], r["parameters"])),
-        (Column("Here", "number"), lambda r: _mean(r["mean"], r["ci95"], r["digits"])),
-        (Column("There", "number"), lambda r: _mean(r["other_mean"], r["other_ci95"], r["digits"])),
-        (Column("Difference", "number"), lambda r: _signed(r["difference"], r["digits"] + 1)),
+        (doc.Column("Here", "number"), lambda r: _mean(r["mean"], r["ci95"], r["digits"])),
+        (
+            doc.Column("There", "number"),
+            lambda r: _mean(r["other_mean"], r["other_ci95"], r["digits"]),
+        ),
+        (doc.Column("Difference", "number"), lambda r: _signed(r["difference"], r["digits"] + 1)),
         (interval, lambda r: _signed(r["interval"], r["digits"] + 1, sign="")),
-        (Column("p", "number", "two-sided"), lambda r: _p_value(r["p_value"])),
+        (doc.Column("p", "number", "two-sided"), lambda r: _p_value(r["p_value"])),
         ("Test", lambda r: r["test"] or ABSENT),
         (VERDICT, lambda r: _verdict(r, "with Holm's correction too" if r["holm"] else "")),
     ]
     records = rows.assign(digits=digits).to_dict("records")
-    return tabulate("Agents--table", "Agents in both studies", columns, records, **LOOK)
+    return doc.tabulate("Agents--table", "Agents in both studies", columns, records, **LOOK)
 
 
-def _p_value(p: float) -> Cell:
-    return Cell(ABSENT if np.isnan(p) else f"{p:.2g}", p)
+def _p_value(p: float) -> doc.Cell:
+    return doc.Cell(ABSENT if np.isnan(p) else f"{p:.2g}", p)
 
 
-def _signed(value: float, digits: int = DIGITS, sign: str = "+") -> Cell:
+def _signed(value: float, digits: int = DIGITS, sign: str = "+") -> doc.Cell:
     """Return a difference with its sign."""
     text = f"{value:{sign}.{digits}f}".replace("-", "−")
-    return Cell(ABSENT if np.isnan(value) else text, value)
+    return doc.Cell(ABSENT if np.isnan(value) else text, value)
 
 
 @drawn

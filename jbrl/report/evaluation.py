@@ -9,35 +9,16 @@ import numpy as np
 import pandas as pd
 
 from jbrl.base.files import writing
+from jbrl.report import content as doc
 from jbrl.report import evaluation_figures as figures
 from jbrl.report.axes import Styles
-from jbrl.report.content import (
-    Block,
-    Cell,
-    Chapter,
-    Column,
-    Document,
-    Facts,
-    Items,
-    Paragraph,
-    Plot,
-    Sentence,
-    Span,
-    Table,
-    folded,
-    prose,
-    reading,
-    sentence,
-    table,
-    tabulate,
-)
 from jbrl.report.files import save, write_document
 from jbrl.report.latex import fragment
 from jbrl.report.style import styles
 from jbrl.report.text import ABSENT, count, decimals_for, slug
 from jbrl.stats.evaluation.ranking import Evaluation, decisive_ends
 
-WORDS = prose("evaluation")
+WORDS = doc.prose("evaluation")
 AGGREGATE_DIGITS = 4  # as the paper prints them
 MOST_OPEN = 3  # environments whose curves and scores are no details
 TABLES = ("aggregate", "environments", "weights")
@@ -86,7 +67,7 @@ def write_evaluation(
     return [out / name for name in names]
 
 
-def document(evaluation: Evaluation, extras: Extras, files: list[str]) -> Document:
+def document(evaluation: Evaluation, extras: Extras, files: list[str]) -> doc.Document:
     """Return the page; `files` are beside it."""
     samples, delta = evaluation.samples, evaluation.settings["delta"]
     looks = styles(samples.algorithms)
@@ -94,17 +75,19 @@ def document(evaluation: Evaluation, extras: Extras, files: list[str]) -> Docume
     level = f"{100 * (1 - delta):g}%"
     chapters = [
         _summary(evaluation, looks),
-        Chapter("Weights", "What decides", (Paragraph((WORDS["decides"],)), weights)),
+        doc.Chapter("Weights", "What decides", (doc.Paragraph((WORDS["decides"],)), weights)),
         *_metrics(evaluation, extras, looks),
         *(_environment(evaluation, j, looks) for j in range(len(samples.environments))),
         _settings(evaluation),
-        Chapter(
-            "Reading", "How to read this page", (Items(reading("evaluation", files, level=level)),)
+        doc.Chapter(
+            "Reading",
+            "How to read this page",
+            (doc.Items(doc.reading("evaluation", files, level=level)),),
         ),
     ]
     least, most = samples.totals.min(), samples.totals.max()
     sizes = f"{least:,}" if least == most else f"{least:,} to {most:,}"
-    return Document(
+    return doc.Document(
         title="Which algorithm performs well?",
         kind="Evaluation of a score table",
         facts=(
@@ -144,24 +127,24 @@ def latex_tables(evaluation: Evaluation) -> str:
     return "\n".join(parts)
 
 
-def _summary(evaluation: Evaluation, looks: Styles) -> Chapter:
+def _summary(evaluation: Evaluation, looks: Styles) -> doc.Chapter:
     aggregate = evaluation.aggregate
     methods = {
         method: aggregate[aggregate["method"] == method]
         for method in dict.fromkeys(aggregate["method"])
     }
     drawing = figures.aggregate(evaluation, looks)
-    blocks: list[Block] = [
-        *(Paragraph((_answer(rows, method),), "verdict") for method, rows in methods.items()),
-        Paragraph(sentence(WORDS["intro"])),
+    blocks: list[doc.Block] = [
+        *(doc.Paragraph((_answer(rows, method),), "verdict") for method, rows in methods.items()),
+        doc.Paragraph(doc.sentence(WORDS["intro"])),
         _plot("aggregate", "Scores and intervals", drawing),
     ]
     for method, rows in methods.items():
         lower, upper, n = rows["lower"].to_numpy(), rows["upper"].to_numpy(), len(rows)
         apart, pairs = int(np.sum(lower[:, None] > upper[None, :])), n * (n - 1) // 2
         text = f"{apart} of {pairs} pairs of algorithms differ significantly."
-        blocks += [_aggregate(evaluation, method), Paragraph((text,), "key")]
-    return Chapter("Summary", "Aggregate scores", tuple(blocks))
+        blocks += [_aggregate(evaluation, method), doc.Paragraph((text,), "key")]
+    return doc.Chapter("Summary", "Aggregate scores", tuple(blocks))
 
 
 def _answer(rows: pd.DataFrame, method: str) -> str:
@@ -184,13 +167,13 @@ def _answer(rows: pd.DataFrame, method: str) -> str:
     return f"{answer}; its intervals separate {it} from {number} of the {others} others."
 
 
-def _aggregate(evaluation: Evaluation, method: str, *, symbols: bool = True) -> Table:
+def _aggregate(evaluation: Evaluation, method: str, *, symbols: bool = True) -> doc.Table:
     rows = evaluation.aggregate[evaluation.aggregate["method"] == method]
     title = f"Aggregate scores, {figures.METHOD_NAMES[method]}"
     return _ranking(f"aggregate-{method}", title, rows, ("score", AGGREGATE_DIGITS), symbols)
 
 
-def _means(evaluation: Evaluation, j: int, *, symbols: bool = True) -> Table:
+def _means(evaluation: Evaluation, j: int, *, symbols: bool = True) -> doc.Table:
     name = evaluation.samples.environments[j]
     rows = evaluation.environments[evaluation.environments["environment"] == name]
     digits = decimals_for((rows["upper"] - rows["lower"]) / 2)
@@ -199,7 +182,7 @@ def _means(evaluation: Evaluation, j: int, *, symbols: bool = True) -> Table:
 
 def _ranking(
     id: str, title: str, rows: pd.DataFrame, score: tuple[str, int], symbols: bool
-) -> Table:
+) -> doc.Table:
     """Tabulate scores with their intervals and ranks; bold ends decide.
 
     Args:
@@ -209,108 +192,114 @@ def _ranking(
     name, digits = score
     ends = decisive_ends(*(rows[column].to_numpy() for column in (name, "lower", "upper")))
     sizes = symbols and "n" in rows.columns
-    ranks = Column("Rank" if symbols else "Rank (best–worst)", "number", "rank (best–worst)")
+    ranks = doc.Column("Rank" if symbols else "Rank (best–worst)", "number", "rank (best–worst)")
     columns: list[tuple[object, Any]] = [
-        ("Algorithm", lambda r: Cell(r["algorithm"], algorithm=r["algorithm"] * symbols)),
-        (Column(name.capitalize(), "number"), lambda r: Cell(_number(r[name], digits), r[name])),
-        (Column("Interval", "number"), lambda r: _interval(r, digits)),
-        (ranks, lambda r: Cell(f"{r['rank']} ({r['rank_best']}–{r['rank_worst']})", r["rank"])),
-        *[(Column("N", "number", "scores"), lambda r: Cell(str(r["n"]), r["n"]))] * sizes,
+        ("Algorithm", lambda r: doc.Cell(r["algorithm"], algorithm=r["algorithm"] * symbols)),
+        (
+            doc.Column(name.capitalize(), "number"),
+            lambda r: doc.Cell(_number(r[name], digits), r[name]),
+        ),
+        (doc.Column("Interval", "number"), lambda r: _interval(r, digits)),
+        (ranks, lambda r: doc.Cell(f"{r['rank']} ({r['rank_best']}–{r['rank_worst']})", r["rank"])),
+        *[(doc.Column("N", "number", "scores"), lambda r: doc.Cell(str(r["n"]), r["n"]))] * sizes,
     ]
     records = rows.assign(decisive=list(zip(*ends, strict=True))).to_dict("records")
-    return tabulate(id, title, columns, records, sortable=True)
+    return doc.tabulate(id, title, columns, records, sortable=True)
 
 
-def _interval(row: Mapping[str, Any], digits: int) -> Cell:
+def _interval(row: Mapping[str, Any], digits: int) -> doc.Cell:
     ends = (_number(row[end], digits) for end in ("lower", "upper"))
     low, high = map(_bold, ends, row["decisive"])
-    return Cell(("(", low, ", ", high, ")"), row["lower"])
+    return doc.Cell(("(", low, ", ", high, ")"), row["lower"])
 
 
 def _number(value: float, digits: int) -> str:
     return f"{value:.{digits}f}".replace("-", "−")
 
 
-def _bold(text: str, bold: bool) -> Span | str:
-    return Span(text, "strong") if bold else text
+def _bold(text: str, bold: bool) -> doc.Span | str:
+    return doc.Span(text, "strong") if bold else text
 
 
-def _metrics(evaluation: Evaluation, extras: Extras, looks: Styles) -> Iterator[Chapter]:
+def _metrics(evaluation: Evaluation, extras: Extras, looks: Styles) -> Iterator[doc.Chapter]:
     """Yield the chapter of other metrics, if there are any: algorithms in the order of the
     aggregate scores.
     """
     if "metrics" not in extras:
         return
     order = list(dict.fromkeys(evaluation.aggregate["algorithm"]))
-    blocks: list[Block] = [Paragraph((WORDS["other"],)), _metrics_table(extras["metrics"], order)]
+    blocks: list[doc.Block] = [
+        doc.Paragraph((WORDS["other"],)),
+        _metrics_table(extras["metrics"], order),
+    ]
     if "profiles" in extras:
         drawing = figures.profiles(extras["profiles"], looks)
         blocks.append(_plot("profiles", "Performance profiles", drawing))
     if "improvement" in extras:
         pairs = extras["improvement"].set_index(["algorithm", "other"])
         rows = [
-            (Cell(a, algorithm=a), *(_improvement(pairs, a, other) for other in order))
+            (doc.Cell(a, algorithm=a), *(_improvement(pairs, a, other) for other in order))
             for a in order
         ]
-        columns = ("Algorithm", *(Column(name, "number") for name in order))
+        columns = ("Algorithm", *(doc.Column(name, "number") for name in order))
         title = "Probability of improvement"
         blocks += [
-            Paragraph((WORDS["improvement"],), "key"),
-            table("improvement", title, columns, rows),
+            doc.Paragraph((WORDS["improvement"],), "key"),
+            doc.table("improvement", title, columns, rows),
         ]
-    yield Chapter("Metrics", "Other metrics", tuple(blocks))
+    yield doc.Chapter("Metrics", "Other metrics", tuple(blocks))
 
 
-def _metrics_table(metrics: pd.DataFrame, order: list[str]) -> Table:
+def _metrics_table(metrics: pd.DataFrame, order: list[str]) -> doc.Table:
     names = list(dict.fromkeys(metrics["metric"]))
     values = metrics.set_index(["algorithm", "metric"])
     titles = ["IQM" if n == "iqm" else str(n).replace("_", " ").capitalize() for n in names]
     rows = []
     for algorithm in order:
-        cells = [Cell(algorithm, algorithm=algorithm)]
+        cells = [doc.Cell(algorithm, algorithm=algorithm)]
         for name in names:
             value, low, high = values.loc[(algorithm, name), ["value", "lower", "upper"]]
-            cells.append(Cell(f"{value:.3f} ({low:.3f}, {high:.3f})", value))
+            cells.append(doc.Cell(f"{value:.3f} ({low:.3f}, {high:.3f})", value))
         rows.append(cells)
-    columns = ("Algorithm", *(Column(title, "number") for title in titles))
-    return table("metrics", "Metrics with their intervals", columns, rows, sortable=True)
+    columns = ("Algorithm", *(doc.Column(title, "number") for title in titles))
+    return doc.table("metrics", "Metrics with their intervals", columns, rows, sortable=True)
 
 
-def _improvement(pairs: pd.DataFrame, algorithm: str, other: str) -> Cell:
+def _improvement(pairs: pd.DataFrame, algorithm: str, other: str) -> doc.Cell:
     if algorithm == other:
-        return Cell(ABSENT, standing="none")
+        return doc.Cell(ABSENT, standing="none")
     row = pairs.loc[(algorithm, other)]
-    return Cell(f"{row['value']:.2f}", hint=f"{row['lower']:.3f} to {row['upper']:.3f}")
+    return doc.Cell(f"{row['value']:.2f}", hint=f"{row['lower']:.3f} to {row['upper']:.3f}")
 
 
-def _environment(evaluation: Evaluation, j: int, looks: Styles) -> Chapter:
+def _environment(evaluation: Evaluation, j: int, looks: Styles) -> doc.Chapter:
     """Show the scores of one environment: as details where there are many of these."""
     samples, delta, id = evaluation.samples, evaluation.settings["delta"], f"environment-{j}"
     low, high = (f"{bound:g}" for bound in samples.bounds[j])
     weight = f"{100 * evaluation.point.q[j].sum():.1f}%"
     text = "Scores from **{low}** to **{high}**; weight in the aggregate **{weight}**."
-    setup: Sentence = sentence(text, low=low, high=high, weight=weight)
+    setup: doc.Sentence = doc.sentence(text, low=low, high=high, weight=weight)
     quantiles = figures.quantiles(samples, j, delta, looks)
     distributions = figures.distributions(samples, j, delta, looks)
-    blocks: list[Block] = [
-        Plot(f"{id}-quantiles", "Quantile functions", WORDS["quantiles"], quantiles),
-        Plot(f"{id}-cdf", "Distribution functions", WORDS["cdf"], distributions),
+    blocks: list[doc.Block] = [
+        doc.Plot(f"{id}-quantiles", "Quantile functions", WORDS["quantiles"], quantiles),
+        doc.Plot(f"{id}-cdf", "Distribution functions", WORDS["cdf"], distributions),
         _means(evaluation, j),
     ]
     if len(samples.environments) > MOST_OPEN:
-        blocks = folded("Curves and mean scores", blocks)
-    blocks = [Paragraph(setup, "setup"), *blocks]
-    return Chapter(id, samples.environments[j], tuple(blocks), "experiment")
+        blocks = doc.folded("Curves and mean scores", blocks)
+    blocks = [doc.Paragraph(setup, "setup"), *blocks]
+    return doc.Chapter(id, samples.environments[j], tuple(blocks), "experiment")
 
 
-def _settings(evaluation: Evaluation) -> Chapter:
+def _settings(evaluation: Evaluation) -> doc.Chapter:
     lines = [
         (name.replace("_", " "), ", ".join(value) if isinstance(value, list) else str(value))
         for name, value in evaluation.settings.items()
         if name != "bounds"
     ]
-    return Chapter("Settings", "Settings", (Facts("Evaluation", tuple(lines)),))
+    return doc.Chapter("Settings", "Settings", (doc.Facts("Evaluation", tuple(lines)),))
 
 
-def _plot(id: str, title: str, drawing: Any) -> Plot:
-    return Plot(id, title, WORDS[id], drawing)
+def _plot(id: str, title: str, drawing: Any) -> doc.Plot:
+    return doc.Plot(id, title, WORDS[id], drawing)

@@ -2,25 +2,11 @@
 
 from collections.abc import Iterator
 
-from jbrl.report.content import (
-    Block,
-    Cell,
-    Column,
-    Document,
-    Facts,
-    Heading,
-    Items,
-    Paragraph,
-    Plot,
-    Row,
-    Sentence,
-    Span,
-    Table,
-)
+from jbrl.report import content as doc
 from jbrl.report.text import escape
 
 
-def render(report: Document) -> str:
+def render(report: doc.Document) -> str:
     """Return the page as text."""
     parts = [
         f"# {escape(report.title)}",
@@ -34,14 +20,14 @@ def render(report: Document) -> str:
     return "\n\n".join([*parts, f"Made by jbrl {escape(report.version)}".rstrip() + "."]) + "\n"
 
 
-def sentence(words: str | Sentence) -> str:
+def sentence(words: str | doc.Sentence) -> str:
     """Write a sentence."""
     if isinstance(words, str):
         return escape(words)
-    return "".join(_span(w) if isinstance(w, Span) else escape(w) for w in words)
+    return "".join(_span(w) if isinstance(w, doc.Span) else escape(w) for w in words)
 
 
-def table(content: Table) -> str:
+def table(content: doc.Table) -> str:
     """Write a pipe table; small drawings are left out."""
     kept = [k for k, column in enumerate(content.columns) if column.kind != "bar"]
     columns = [content.columns[k] for k in kept]
@@ -51,25 +37,25 @@ def table(content: Table) -> str:
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
-def _block(block: Block) -> Iterator[str]:
+def _block(block: doc.Block) -> Iterator[str]:
     """Yield paragraphs of a block."""
     match block:
-        case Heading():
+        case doc.Heading():
             yield f"### {escape(block.text)}"
-        case Paragraph():
+        case doc.Paragraph():
             yield ("> " if block.role == "notice" else "") + sentence(block.words)
-        case Items():
+        case doc.Items():
             yield "\n".join(f"- {sentence(words)}" for words in block.items)
-        case Facts():
+        case doc.Facts():
             yield f"### {escape(block.title)}"
             yield "\n".join(f"- {escape(name)}: {escape(value)}" for name, value in block.lines)
-        case Plot():
+        case doc.Plot():
             yield f"### {escape(block.title)}"
             yield f"![{escape(block.title)}](figures/{block.id}.svg)"
             note = f"*{escape(block.drawing.note)}*" if block.drawing.note else ""
             texts = (escape(block.caption), note, f"[CSV](figures/{block.id}.csv)")
             yield " ".join(filter(None, texts))
-        case Table():
+        case doc.Table():
             if block.title:
                 yield f"### {escape(block.title)}"
             if block.hints:
@@ -77,7 +63,7 @@ def _block(block: Block) -> Iterator[str]:
             yield table(block)
 
 
-def _span(span: Span) -> str:
+def _span(span: doc.Span) -> str:
     text = escape(span.text)
     if span.target:
         return f"[{text}]({span.target})"
@@ -86,11 +72,11 @@ def _span(span: Span) -> str:
     return f"*{text}*:" if span.look == "chip" else f"**{text}**" if span.look else text
 
 
-def _heading(column: Column) -> str:
+def _heading(column: doc.Column) -> str:
     return escape(column.text) + (f"<br>{escape(column.small)}" if column.small else "")
 
 
-def _cell(cell: Cell, row: Row) -> str:
+def _cell(cell: doc.Cell, row: doc.Row) -> str:
     text = "; ".join(map(escape, cell.items)) if cell.items else sentence(cell.text).strip()
     if not text:
         return ""

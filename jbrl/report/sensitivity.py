@@ -12,20 +12,8 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, NullLocator
 
 from jbrl.base.files import writing
+from jbrl.report import content as doc
 from jbrl.report.axes import DASHED, WIDTH, Drawing, Styles, symbol_look
-from jbrl.report.content import (
-    Block,
-    Cell,
-    Chapter,
-    Column,
-    Document,
-    Paragraph,
-    Plot,
-    Table,
-    prose,
-    table,
-    tabulate,
-)
 from jbrl.report.files import write_document
 from jbrl.report.style import INK, Style, drawn, styles
 from jbrl.report.text import count, slug
@@ -33,7 +21,7 @@ from jbrl.stats.labels import parameters_text, symbol, varied
 from jbrl.stats.sensitivity import CURVES, SHARES, WHO
 from jbrl.stats.tuning import MEASURES
 
-WORDS = prose("sensitivity")
+WORDS = doc.prose("sensitivity")
 ACROSS = 2  # panels beside each other
 WIDE_RANGE = 20  # ratio of the greatest to the least value from which on an axis may be logarithmic
 SKEWED = 0.3  # of the greatest value, where the median lies below it
@@ -63,15 +51,15 @@ def write_tuning(gains: pd.DataFrame, out: Path) -> Path:
     """Write `index.html` and `tuning.csv`; `gains` is `jbrl.stats.tuning.tuning`, the rest as in
     `write_page`.
     """
-    blocks = (_gains(gains), Paragraph((WORDS["tuning"],), "key"))
-    report = Document(
+    blocks = (_gains(gains), doc.Paragraph((WORDS["tuning"],), "key"))
+    report = doc.Document(
         title="What does tuning gain?",
         kind="Sensitivity across environments",
         facts=(
             count(int(gains["experiments"].iloc[0]), "experiment"),
             count(len(gains), "algorithm"),
         ),
-        chapters=(Chapter("tuning", "Settings for each environment, and one for all", blocks),),
+        chapters=(doc.Chapter("tuning", "Settings for each environment, and one for all", blocks),),
         styles=styles(gains["algorithm"], set()),
     )
     with writing(out) as folder:
@@ -79,26 +67,26 @@ def write_tuning(gains: pd.DataFrame, out: Path) -> Path:
     return out / "index.html"
 
 
-def _gains(gains: pd.DataFrame) -> Table:
+def _gains(gains: pd.DataFrame) -> doc.Table:
     columns = (
-        Column("Algorithm"),
-        Column("Settings", "number"),
-        Column("Tuned", "number", hint="the best setting of each environment"),
-        Column("Single", "number", hint="the best setting for all"),
-        Column("Sensitivity", "number", hint="the difference of the two"),
-        Column("Dimension", "number", hint="parameters to choose for 95% of tuned"),
-        Column("Parameters"),
+        doc.Column("Algorithm"),
+        doc.Column("Settings", "number"),
+        doc.Column("Tuned", "number", hint="the best setting of each environment"),
+        doc.Column("Single", "number", hint="the best setting for all"),
+        doc.Column("Sensitivity", "number", hint="the difference of the two"),
+        doc.Column("Dimension", "number", hint="parameters to choose for 95% of tuned"),
+        doc.Column("Parameters"),
     )
     rows = [
         (
-            Cell(row["algorithm"], algorithm=row["algorithm"]),
-            Cell(str(row["settings"]), row["settings"]),
-            *(Cell(_measure(row, name), row[name]) for name in MEASURES),
+            doc.Cell(row["algorithm"], algorithm=row["algorithm"]),
+            doc.Cell(str(row["settings"]), row["settings"]),
+            *(doc.Cell(_measure(row, name), row[name]) for name in MEASURES),
             row["choose"],
         )
         for row in gains.to_dict("records")
     ]
-    return table("gains", "Gains", columns, rows, sortable=True)
+    return doc.table("gains", "Gains", columns, rows, sortable=True)
 
 
 def _measure(row: dict[str, Any], name: str) -> str:
@@ -107,15 +95,15 @@ def _measure(row: dict[str, Any], name: str) -> str:
     return f"{found} ({low} to {high})"
 
 
-def document(curves: pd.DataFrame, shares: pd.DataFrame) -> Document:
+def document(curves: pd.DataFrame, shares: pd.DataFrame) -> doc.Document:
     """Return the page as chapters, one for each experiment."""
     assert set(CURVES) <= set(curves) and set(SHARES) <= set(shares)
     looks = styles(shares["algorithm"], set())
     chapters = [
-        Chapter(f"experiment-{number}", str(name), tuple(_blocks(number, curves, rows, looks)))
+        doc.Chapter(f"experiment-{number}", str(name), tuple(_blocks(number, curves, rows, looks)))
         for number, (name, rows) in enumerate(shares.groupby("experiment", sort=False), 1)
     ]
-    return Document(
+    return doc.Document(
         title="Which parameters matter?",
         kind="Complete algorithms",
         facts=(
@@ -198,9 +186,9 @@ def _share(row: Mapping[str, Any]) -> str:
 
 def _blocks(
     number: int, curves: pd.DataFrame, shares: pd.DataFrame, looks: Styles
-) -> Iterator[Block]:
+) -> Iterator[doc.Block]:
     yield _table(number, shares)
-    yield Paragraph((WORDS["key"],), "key")
+    yield doc.Paragraph((WORDS["key"],), "key")
     for place, (who, rows) in enumerate(shares.groupby(list(WHO), sort=False), 1):
         own = curves[(curves[list(WHO)] == pd.Series(who, index=list(WHO))).all(axis=1)]
         algorithm = rows["algorithm"].iloc[0]
@@ -208,7 +196,7 @@ def _blocks(
         drawing.note = WORDS["failed"] if own["failed"].any() else ""
         id = slug(f"parameters-{number}-{place}-{algorithm}")
         files = tuple(f"{id}.{end}" for end in ("csv", "svg", "png"))
-        yield Plot(id, _name(rows.iloc[0], shares), WORDS["caption"], drawing, files)
+        yield doc.Plot(id, _name(rows.iloc[0], shares), WORDS["caption"], drawing, files)
 
 
 def _name(row: Mapping[str, Any], shares: pd.DataFrame) -> str:
@@ -219,20 +207,20 @@ def _name(row: Mapping[str, Any], shares: pd.DataFrame) -> str:
     return f"{row['algorithm']} ({parameters_text(row['parameters'], varied(mine))})"
 
 
-def _table(number: int, shares: pd.DataFrame) -> Table:
-    test = Column("p", "number", hint="permutation test of no dependence")
-    trials = Column("Trials", "number", hint="with a score, and those that have failed")
+def _table(number: int, shares: pd.DataFrame) -> doc.Table:
+    test = doc.Column("p", "number", hint="permutation test of no dependence")
+    trials = doc.Column("Trials", "number", hint="with a score, and those that have failed")
     columns: list[tuple[object, Any]] = [
-        ("Algorithm", lambda r: Cell(_name(r, shares), algorithm=r["algorithm"])),
+        ("Algorithm", lambda r: doc.Cell(_name(r, shares), algorithm=r["algorithm"])),
         ("Parameter", lambda r: symbol(r["parameter"])),
-        (Column("Share", "number"), _marked_share),
-        (test, lambda r: Cell(f"{r['p_value']:.4f}", r["p_value"])),
-        (trials, lambda r: Cell(_counted(r), float(r["n"]))),
+        (doc.Column("Share", "number"), _marked_share),
+        (test, lambda r: doc.Cell(f"{r['p_value']:.4f}", r["p_value"])),
+        (trials, lambda r: doc.Cell(_counted(r), float(r["n"]))),
     ]
     rows = shares.to_dict("records")
-    return tabulate(f"shares-{number}", "Shares", columns, rows, sortable=True)
+    return doc.tabulate(f"shares-{number}", "Shares", columns, rows, sortable=True)
 
 
-def _marked_share(row: Mapping[str, Any]) -> Cell:
+def _marked_share(row: Mapping[str, Any]) -> doc.Cell:
     mark = " ≠" * bool(row["significant"])
-    return Cell(_share(row) + mark, row["share"], strong=bool(mark))
+    return doc.Cell(_share(row) + mark, row["share"], strong=bool(mark))

@@ -11,44 +11,31 @@ from typing import Any
 
 import pandas as pd
 
+from jbrl.report import content as doc
 from jbrl.report.axes import Drawing, Styles, interval, rows_figure
-from jbrl.report.content import (
-    Block,
-    Cell,
-    Chapter,
-    Column,
-    Document,
-    Paragraph,
-    Plot,
-    Table,
-    folded,
-    prose,
-    sentence,
-    table,
-)
 from jbrl.report.style import drawn, styles
 from jbrl.report.text import decimals_for, score_text, seconds_text, slug
 from jbrl.stats.labels import parameters_text, varied
 from jbrl.stats.table import few, is_training
 
-WORDS = prose("strategies")
+WORDS = doc.prose("strategies")
 SEARCH = ["algorithm", "parameters", "seed"]  # columns that distinguish the searches on one prior
 LISTED = 10  # strategies in a figure and in a table
 
 
-def document(strategies: pd.DataFrame, report: Document, page: str) -> Document:
+def document(strategies: pd.DataFrame, report: doc.Document, page: str) -> doc.Document:
     """Return the page beside a report, which stands in the file `page`."""
-    looks, chapters = styles(strategies["algorithm"]), list[Chapter]()
+    looks, chapters = styles(strategies["algorithm"]), list[doc.Chapter]()
     for prior, rows in _labelled(strategies).groupby("prior", sort=False):
         id = slug(str(prior), [chapter.id for chapter in chapters])
         searches = [search for _, search in rows.groupby(SEARCH, sort=False)]
         blocks = tuple(_blocks(id, searches, looks))
-        chapters.append(Chapter(id, f"Prior {prior}", blocks, "experiment"))
-    return Document(
+        chapters.append(doc.Chapter(id, f"Prior {prior}", blocks, "experiment"))
+    return doc.Document(
         title="Strategies found offline",
         kind=report.title,
         facts=(),
-        notices=(Paragraph(sentence(WORDS["intro"])),),
+        notices=(doc.Paragraph(doc.sentence(WORDS["intro"])),),
         chapters=tuple(chapters),
         styles=looks,
         version=report.version,
@@ -69,45 +56,45 @@ def _labelled(strategies: pd.DataFrame) -> pd.DataFrame:
     return strategies.assign(label=[labels[agent] for agent in agents])
 
 
-def _blocks(id: str, searches: list[pd.DataFrame], looks: Styles) -> Iterator[Block]:
+def _blocks(id: str, searches: list[pd.DataFrame], looks: Styles) -> Iterator[doc.Block]:
     """Yield the search that is surest in the open, all in a table, the others as details."""
     # large sets are tried only a few times each
     surest = max(searches, key=lambda rows: rows.loc[rows["chosen"], "pulls"].iloc[0])
     label = surest["label"].iloc[0]
-    yield Plot(f"{id}--arms", label, WORDS["arms"], _figure(_most(surest), looks))
+    yield doc.Plot(f"{id}--arms", label, WORDS["arms"], _figure(_most(surest), looks))
     yield _tried(f"{id}--tried", surest)
     columns = ("Pulls of it", "Mean return", "Strategies", "Discarded", "Trajectories", "Unused")
-    numbers = [Column(name, "number") for name in (*columns, "Offline")]
+    numbers = [doc.Column(name, "number") for name in (*columns, "Offline")]
     rows = map(_search, searches)
     heads = ("Search", "Chosen", *numbers)
-    yield table(f"{id}--searches", "All searches", heads, rows, sortable=True)
+    yield doc.table(f"{id}--searches", "All searches", heads, rows, sortable=True)
     for number, rows_ in enumerate(searches, 1):
         if rows_ is not surest:
             listed = _tried(f"{id}--tried-{number}", rows_)
             title = f"{listed.title[:1].lower()}{listed.title[1:]}"
-            yield from folded(f"{rows_['label'].iloc[0]}: {title}", [listed])
+            yield from doc.folded(f"{rows_['label'].iloc[0]}: {title}", [listed])
 
 
-def _search(rows: pd.DataFrame) -> list[Cell | str]:
+def _search(rows: pd.DataFrame) -> list[doc.Cell | str]:
     """Return the facts of one search that a table states."""
     first, chosen = rows.iloc[0], rows[rows["chosen"]].iloc[0]
     unused = first["simulated"] / max(1, first["consumed"]) - 1
     score = score_text(chosen["mean"], chosen["ci95"], decimals_for(rows["ci95"]))
     return [
         first["label"],
-        Cell(chosen["strategy"], strong=True),
+        doc.Cell(chosen["strategy"], strong=True),
         _number(chosen["pulls"]),
-        Cell(score, chosen["mean"]),
+        doc.Cell(score, chosen["mean"]),
         _number(len(rows)),
         _number(rows["discarded"].sum()),
         _number(first["consumed"]),
-        Cell(f"{100 * unused:.1f}%", unused),
-        Cell(seconds_text(first["offline_seconds"]), first["offline_seconds"]),
+        doc.Cell(f"{100 * unused:.1f}%", unused),
+        doc.Cell(seconds_text(first["offline_seconds"]), first["offline_seconds"]),
     ]
 
 
-def _number(value: int) -> Cell:
-    return Cell(f"{value:,}", int(value))
+def _number(value: int) -> doc.Cell:
+    return doc.Cell(f"{value:,}", int(value))
 
 
 def _most(rows: pd.DataFrame) -> pd.DataFrame:
@@ -115,7 +102,7 @@ def _most(rows: pd.DataFrame) -> pd.DataFrame:
     return few(rows[rows["pulls"] > 0], LISTED)
 
 
-def _tried(id: str, rows: pd.DataFrame) -> Table:
+def _tried(id: str, rows: pd.DataFrame) -> doc.Table:
     """Tabulate the strategies that a search tried most."""
     listed, decimals = _most(rows), decimals_for(rows["ci95"])
     of = f" of {len(rows):,}" if len(listed) < len(rows) else ""
@@ -127,15 +114,15 @@ def _tried(id: str, rows: pd.DataFrame) -> Table:
         lines.append(
             (
                 row["strategy"],
-                Cell(state, standing="best" if row["chosen"] else "bad"),
+                doc.Cell(state, standing="best" if row["chosen"] else "bad"),
                 f"{row['pulls']:,}",
                 f"{100 * row['pulls'] / max(1, row['consumed']):.1f}%",
                 score_text(row["mean"], row["ci95"], decimals),
             )
         )
-    mean = Column("Mean return", "number", "± 95% interval")
-    numbers = (Column("Pulls", "number"), Column("Share", "number"), mean)
-    return table(id, title, ("Strategy", Column("State", "chip"), *numbers), lines)
+    mean = doc.Column("Mean return", "number", "± 95% interval")
+    numbers = (doc.Column("Pulls", "number"), doc.Column("Share", "number"), mean)
+    return doc.table(id, title, ("Strategy", doc.Column("State", "chip"), *numbers), lines)
 
 
 @drawn

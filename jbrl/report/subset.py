@@ -14,24 +14,8 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullLocator
 
 from jbrl.base.files import writing
+from jbrl.report import content as doc
 from jbrl.report.axes import WIDTH, Drawing, rows_figure
-from jbrl.report.content import (
-    Block,
-    Chapter,
-    Column,
-    Document,
-    Facts,
-    Items,
-    Paragraph,
-    Plot,
-    Sentence,
-    Span,
-    prose,
-    reading,
-    sentence,
-    table,
-    tabulate,
-)
 from jbrl.report.files import write_document
 from jbrl.report.style import COLOURS, FAINT, INK, PAPER, drawn
 from jbrl.report.text import listing
@@ -86,32 +70,32 @@ def predicted(study: Study) -> Drawing:
 @drawn
 def environments(study: Study) -> Drawing:
     """Draw R² of every environment predicted from the subset, in and out of sample."""
-    table = study.environments[study.environments["r2_intercept"].notna()].sort_values(
+    frame = study.environments[study.environments["r2_intercept"].notna()].sort_values(
         "cv_r2_intercept", ascending=False, kind="stable"
     )
-    figure, axes = rows_figure(_named(table["environment"], study), step=0.155, size=7.5)
-    y = np.arange(len(table))
-    axes.barh(y, table["r2_intercept"], 0.62, color=BLUE, alpha=0.85)
-    shown = np.maximum(table["cv_r2_intercept"].to_numpy(), -0.5)
+    figure, axes = rows_figure(_named(frame["environment"], study), step=0.155, size=7.5)
+    y = np.arange(len(frame))
+    axes.barh(y, frame["r2_intercept"], 0.62, color=BLUE, alpha=0.85)
+    shown = np.maximum(frame["cv_r2_intercept"].to_numpy(), -0.5)
     axes.plot(shown, y, "o", color=ORANGE, markeredgecolor=INK, markeredgewidth=0.4, markersize=4)
     axes.axvline(0, color=INK, linewidth=0.8)
     axes.set_xlim(-0.55, 1.03)
     axes.set_xlabel("R²: bar in sample, dot cross-validated")
-    below = (table["cv_r2_intercept"] < -0.5).any()
+    below = (frame["cv_r2_intercept"] < -0.5).any()
     return Drawing(figure, note="Values below −0.5 are drawn at −0.5." if below else "")
 
 
 @drawn
 def correlation(study: Study) -> Drawing:
     """Draw a heat map, environments that behave alike side by side."""
-    table = study.correlations
-    order = alike(table)
-    table = table.iloc[order, order]
-    names = _named(table.columns, study)
+    frame = study.correlations
+    order = alike(frame)
+    frame = frame.iloc[order, order]
+    names = _named(frame.columns, study)
     size = 6.2 if len(names) > 30 else 8
     figure = Figure(figsize=(WIDTH + 1.0, WIDTH + 1.0))
     axes = figure.subplots()
-    image = axes.imshow(table.to_numpy(), cmap="RdBu_r", vmin=-1, vmax=1, interpolation="nearest")
+    image = axes.imshow(frame.to_numpy(), cmap="RdBu_r", vmin=-1, vmax=1, interpolation="nearest")
     axes.set_xticks(range(len(names)), names, rotation=90, fontsize=size)
     axes.set_yticks(range(len(names)), names, fontsize=size)
     axes.tick_params(length=0)
@@ -124,7 +108,7 @@ def correlation(study: Study) -> Drawing:
 @drawn
 def sizes(study: Study) -> Drawing:
     """Draw error of the best subset of each size."""
-    table = study.sizes
+    frame = study.sizes
     figure = Figure(figsize=(WIDTH, 3.3))
     axes = figure.subplots()
     for column, label, colour, marker in (
@@ -132,17 +116,17 @@ def sizes(study: Study) -> Drawing:
         ("cv_mse", "cross-validated", ORANGE, "s"),
         ("loo_mse", "leave-one-out", GREEN, "^"),
     ):
-        axes.plot(table["size"], table[column], color=colour, linewidth=1.2, label=label)
-        for heuristic, rows in table.groupby("heuristic"):
+        axes.plot(frame["size"], frame[column], color=colour, linewidth=1.2, label=label)
+        for heuristic, rows in frame.groupby("heuristic"):
             face = PAPER if heuristic else colour
             look: Any = {"color": colour, "markerfacecolor": face, "markersize": 6}
             axes.plot(rows["size"], rows[column], marker, **look)
-    if (table[["mse", "cv_mse", "loo_mse"]].to_numpy() > 0).all():
+    if (frame[["mse", "cv_mse", "loo_mse"]].to_numpy() > 0).all():
         axes.set_yscale("log")
         axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
         axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
         axes.yaxis.set_minor_locator(NullLocator())
-    axes.set_xticks(table["size"])
+    axes.set_xticks(frame["size"])
     axes.set_xlabel("environments in the subset")
     axes.set_ylabel("mean squared error")
     axes.grid(axis="y")
@@ -151,7 +135,7 @@ def sizes(study: Study) -> Drawing:
     hollow = (
         "Hollow: found by forward selection with swaps, there being too many subsets to try all."
     )
-    return Drawing(figure, note=hollow if table["heuristic"].any() else "")
+    return Drawing(figure, note=hollow if frame["heuristic"].any() else "")
 
 
 @drawn
@@ -196,7 +180,7 @@ def _named(names: Any, study: Study) -> list[str]:
 
 
 MANY_ENVIRONMENTS = 25  # from which on their correlations get the width of the page
-WORDS = prose("subset")  # captions
+WORDS = doc.prose("subset")  # captions
 FIGURES = {
     "weights": ("Weights", weights),
     "predicted": ("Predicted against true", predicted),
@@ -233,7 +217,7 @@ def write_report(study: Study, name: str, out: Path) -> Path:
     return out / "index.html"
 
 
-def document(study: Study, name: str, files: list[str]) -> Document:
+def document(study: Study, name: str, files: list[str]) -> doc.Document:
     """Return the page; `files` are beside it."""
     outcome, prepared = study.outcome, study.outcome.prepared
     plots = []
@@ -241,18 +225,18 @@ def document(study: Study, name: str, files: list[str]) -> Document:
         drawing = draw(study)
         many = len(prepared.environments) > MANY_ENVIRONMENTS
         drawing.wide = id == "correlation" and many
-        plots.append(Plot(id, title, WORDS[id], drawing))
+        plots.append(doc.Plot(id, title, WORDS[id], drawing))
     chapters = (
-        Chapter("Winner", "The subset", tuple(_winner(study))),
-        Chapter("Firmness", "How firm is it?", (Items(tuple(_firmness(study))),)),
-        Chapter("Pictures", "Pictures", tuple(plots)),
-        Chapter("Ranking", "The best subsets", tuple(_ranking(study))),
-        Chapter("Single", "Single environments", tuple(_singles(study))),
-        Chapter("Settings", "Settings", tuple(_settings(study))),
-        Chapter("Reading", "How to read this page", (Items(reading("subset", files)),)),
+        doc.Chapter("Winner", "The subset", tuple(_winner(study))),
+        doc.Chapter("Firmness", "How firm is it?", (doc.Items(tuple(_firmness(study))),)),
+        doc.Chapter("Pictures", "Pictures", tuple(plots)),
+        doc.Chapter("Ranking", "The best subsets", tuple(_ranking(study))),
+        doc.Chapter("Single", "Single environments", tuple(_singles(study))),
+        doc.Chapter("Settings", "Settings", tuple(_settings(study))),
+        doc.Chapter("Reading", "How to read this page", (doc.Items(doc.reading("subset", files)),)),
     )
     warnings = (f"{text[0].upper()}{text[1:]}." for text in outcome.warnings)
-    return Document(
+    return doc.Document(
         title=name,
         kind="Representative environments",
         facts=(
@@ -261,14 +245,14 @@ def document(study: Study, name: str, files: list[str]) -> Document:
             f"subsets of {len(outcome.best.subset)}",
             f"{outcome.counts['evaluated']:,} subsets evaluated",
         ),
-        notices=tuple(Paragraph((text,), "notice") for text in warnings),
+        notices=tuple(doc.Paragraph((text,), "notice") for text in warnings),
         chapters=chapters,
     )
 
 
-def _winner(study: Study) -> Iterator[Block]:
+def _winner(study: Study) -> Iterator[doc.Block]:
     best, parts, prepared = study.outcome.best, study.parts, study.outcome.prepared
-    yield Paragraph((Span(listing(list(best.subset)), "strong"),), "verdict")
+    yield doc.Paragraph((doc.Span(listing(list(best.subset)), "strong"),), "verdict")
     if not math.isnan(parts.honest_r2):
         text = (
             "**On algorithms left out of the choice, such a subset explains {share}% of the "
@@ -278,8 +262,8 @@ def _winner(study: Study) -> Iterator[Block]:
         if parts.honest_r2 < 0:
             text += " That is worse than their mean: the subset predicts nothing."
         share = f"{100 * parts.honest_r2:.1f}"
-        yield Paragraph(sentence(text, share=share, n=parts.honest_n, parts=parts.repeats))
-    yield Paragraph((_in_sample(study),))
+        yield doc.Paragraph(doc.sentence(text, share=share, n=parts.honest_n, parts=parts.repeats))
+    yield doc.Paragraph((_in_sample(study),))
     intervals = zip(study.weights.low, study.weights.high, strict=True)
     rows = [
         (environment, f"{weight:.6f}", f"{low:.3f} to {high:.3f}")
@@ -288,8 +272,8 @@ def _winner(study: Study) -> Iterator[Block]:
         )
     ]
     rows.append(("intercept", f"{best.intercept:.6f}", ""))
-    columns = ("Environment", Column("Weight", "number"), Column("95% interval", "number"))
-    yield table("weights-table", "Weights of the environments", columns, rows)
+    columns = ("Environment", doc.Column("Weight", "number"), doc.Column("95% interval", "number"))
+    yield doc.table("weights-table", "Weights of the environments", columns, rows)
     errors = (
         ("in sample", finite(best.mse)),
         ("cross-validated", finite(best.cv_mse)),
@@ -304,12 +288,12 @@ def _winner(study: Study) -> Iterator[Block]:
         ("Spearman's ρ, cross-validated", finite(best.cv_spearman)),
         ("condition number", finite(best.condition, 3)),
     )
-    yield Facts("Errors", errors)
-    yield Facts("Quality", quality)
+    yield doc.Facts("Errors", errors)
+    yield doc.Facts("Quality", quality)
     excluded = of_fit(best, prepared)["excluded"]
     if excluded:
         text = f"Not in the fit, for lack of a score: {'; '.join(excluded)}."
-        yield Paragraph((text,), "key")
+        yield doc.Paragraph((text,), "key")
 
 
 def _in_sample(study: Study) -> str:
@@ -331,7 +315,7 @@ def _in_sample(study: Study) -> str:
     return f"{text} The order of the algorithms is not {preserved} (a weight is negative)."
 
 
-def _firmness(study: Study) -> Iterator[Sentence]:
+def _firmness(study: Study) -> Iterator[doc.Sentence]:
     outcome, parts = study.outcome, study.parts
     subset = set(outcome.best.subset)
     if outcome.next:
@@ -367,44 +351,44 @@ def _wins(choice: Choice, subset: set[str]) -> str:
     return f"it wins {wins} times; there are {len(choice.winners)} different winners"
 
 
-def _ranking(study: Study) -> Iterator[Block]:
+def _ranking(study: Study) -> Iterator[doc.Block]:
     outcome = study.outcome
     columns: list[tuple[object, Any]] = [
-        (Column("Place", "number"), lambda r: r[0]),
+        (doc.Column("Place", "number"), lambda r: r[0]),
         ("Subset", lambda r: ", ".join(r[1].subset)),
-        (Column("Error", "number"), lambda r: finite(r[1].loss, 6)),
-        (Column("N", "number"), lambda r: r[1].n),
-        (Column("R²", "number"), lambda r: finite(r[1].r2)),
-        (Column("Cross-validated R²", "number"), lambda r: finite(r[1].cv_r2)),
+        (doc.Column("Error", "number"), lambda r: finite(r[1].loss, 6)),
+        (doc.Column("N", "number"), lambda r: r[1].n),
+        (doc.Column("R²", "number"), lambda r: finite(r[1].r2)),
+        (doc.Column("Cross-validated R²", "number"), lambda r: finite(r[1].cv_r2)),
     ]
     fits = enumerate((outcome.best, *outcome.next), 1)
-    yield tabulate("ranking", "Subsets of least error", columns, fits, heads=2)
+    yield doc.tabulate("ranking", "Subsets of least error", columns, fits, heads=2)
     if outcome.quantiles:
         errors = "In-sample errors" if outcome.settings.shortlist else "Errors"
         shares = (f"{share} are below {finite(v)}" for share, v in outcome.quantiles.items())
-        yield Paragraph((f"{errors} of all subsets: {'; '.join(shares)}.",), "key")
+        yield doc.Paragraph((f"{errors} of all subsets: {'; '.join(shares)}.",), "key")
 
 
-def _singles(study: Study) -> Iterator[Block]:
-    yield Paragraph(("The ten that predict the target best when alone, with intercept.",))
+def _singles(study: Study) -> Iterator[doc.Block]:
+    yield doc.Paragraph(("The ten that predict the target best when alone, with intercept.",))
     columns: list[tuple[object, Any]] = [
         ("Environment", itemgetter("environment")),
-        (Column("R²", "number"), lambda r: finite(r["r2"])),
-        (Column("N", "number"), itemgetter("n")),
-        (Column("Slope", "number"), lambda r: finite(r["slope"])),
-        (Column("Intercept", "number"), lambda r: finite(r["intercept"])),
+        (doc.Column("R²", "number"), lambda r: finite(r["r2"])),
+        (doc.Column("N", "number"), itemgetter("n")),
+        (doc.Column("Slope", "number"), lambda r: finite(r["slope"])),
+        (doc.Column("Intercept", "number"), lambda r: finite(r["intercept"])),
     ]
     singles = study.singles.head(10).to_dict("records")
-    yield tabulate("singles", "Fit of each environment alone", columns, singles)
+    yield doc.tabulate("singles", "Fit of each environment alone", columns, singles)
 
 
-def _settings(study: Study) -> Iterator[Block]:
+def _settings(study: Study) -> Iterator[doc.Block]:
     settings = of_settings(study.outcome.settings, study.outcome.prepared)
     lines = [(name.replace("_", " "), _words(value)) for name, value in settings.items()]
-    yield Facts("Search", tuple(lines))
+    yield doc.Facts("Search", tuple(lines))
     dropped = study.outcome.prepared.dropped
     if dropped:
-        yield Facts("Algorithms left out", tuple(dropped.items()))
+        yield doc.Facts("Algorithms left out", tuple(dropped.items()))
 
 
 def _words(value: Any) -> str:

@@ -12,22 +12,8 @@ import numpy as np
 import pandas as pd
 
 from jbrl.base.errors import JbrlError
+from jbrl.report import content as doc
 from jbrl.report import markdown
-from jbrl.report.content import (
-    Block,
-    Cell,
-    Column,
-    Paragraph,
-    Row,
-    RowKind,
-    Sentence,
-    Span,
-    Standing,
-    Table,
-    sentence,
-    table,
-    tabulate,
-)
 from jbrl.report.sections import MARKS, P99, SCORES, Section, lengths_differ
 from jbrl.report.text import ABSENT, MDPS, OTHERS, escape, seconds_text, shared
 from jbrl.stats.brackets import Bracket, share, share_text
@@ -35,8 +21,8 @@ from jbrl.stats.time_bounds import least_offline, winners_by_bound
 
 Record = Mapping[str, Any]  # a row of the tables of sections
 FILES = ("summary.csv", "summary.md", "scores.csv", "scores.md")
-OFFLINE = Column("Offline", "number", "computation before the first decision")
-STANDING = Column("Standing", "chip", "against the best agent of the experiment")
+OFFLINE = doc.Column("Offline", "number", "computation before the first decision")
+STANDING = doc.Column("Standing", "chip", "against the best agent of the experiment")
 SHARE = "of the Bayes-optimal value: the least and the greatest that its bracket allows"
 LATENCY = "of one decision, to a caller who plays one lifetime: "
 LATENCIES = (
@@ -87,7 +73,7 @@ def _scores_markdown(section: Section) -> Iterator[str]:
     yield markdown.table(all_agents(section))
 
 
-def overview(parts: Sequence[Section]) -> Table:
+def overview(parts: Sequence[Section]) -> doc.Table:
     """Tabulate algorithms in rows, experiments in columns: the best score of each."""
     cells = {
         (s.name, row["algorithm"]): _overview_cell(s, row)
@@ -95,24 +81,24 @@ def overview(parts: Sequence[Section]) -> Table:
         for _, row in best_rows([s]).iterrows()
     }
     oracles = {name for s in parts for name in s.oracles["algorithm"]}
-    none = Cell(ABSENT, standing="none")
+    none = doc.Cell(ABSENT, standing="none")
     rows = [
-        Row(
+        doc.Row(
             (_name(name, parts), *(cells.get((s.name, name), none) for s in parts)),
             "oracle" if name in oracles else "",
         )
         for name in algorithms(parts)
     ]
-    columns = [Column(s.name, small=_small(s, parts), target=f"#{s.id}") for s in parts]
+    columns = [doc.Column(s.name, small=_small(s, parts), target=f"#{s.id}") for s in parts]
     title = "Best agent of each algorithm in each experiment"
-    return table("Summary--table", title, ["Algorithm", *columns], rows, kind="overview")
+    return doc.table("Summary--table", title, ["Algorithm", *columns], rows, kind="overview")
 
 
-def _name(algorithm: str, parts: Sequence[Section]) -> Cell:
+def _name(algorithm: str, parts: Sequence[Section]) -> doc.Cell:
     """Return the name of an algorithm; below it, the information an oracle sees."""
     seen = [section.terms for section in parts if algorithm in set(section.oracles["algorithm"])]
     small = shared(seen).say("sees the true {environment}") if seen else ""
-    return Cell(algorithm, algorithm=algorithm, small=small)
+    return doc.Cell(algorithm, algorithm=algorithm, small=small)
 
 
 def _small(section: Section, parts: Sequence[Section]) -> str:
@@ -126,49 +112,52 @@ def _small(section: Section, parts: Sequence[Section]) -> str:
     return ", ".join(filter(None, texts))
 
 
-def _overview_cell(section: Section, row: pd.Series) -> Cell:
-    standing: Standing = "best" if row["best"] else "tied" if row["tied"] else ""
+def _overview_cell(section: Section, row: pd.Series) -> doc.Cell:
+    standing: doc.Standing = "best" if row["best"] else "tied" if row["tied"] else ""
     look: Any = {"strong": bool(row["best"]), "standing": standing, "small": row["setting"]}
-    return Cell(section.score(row), row["mean"], **look)
+    return doc.Cell(section.score(row), row["mean"], **look)
 
 
-def best_agents(section: Section) -> Table:
+def best_agents(section: Section) -> doc.Table:
     """Return the best agent of each algorithm with its score: Figs 9 and 13 of Castronovo et al.
     2016.
     """
     brackets = [section.bracket] if section.bracket is not None else []
     columns: list[tuple[object, Any]] = [
         ("Algorithm", lambda r: _named(r, "algorithm", strong=r["best"])),
-        ("Parameters", lambda r: Cell(r["setting"], strong=r["best"])),
+        ("Parameters", lambda r: doc.Cell(r["setting"], strong=r["best"])),
         (_score_column(section), lambda r: _score(section, r, strong=r["best"])),
-        *[(Column("Share", "number", SHARE), partial(_share, bracket)) for bracket in brackets],
+        *[(doc.Column("Share", "number", SHARE), partial(_share, bracket)) for bracket in brackets],
         (STANDING, _standing),
         (OFFLINE, partial(_seconds, "offline_seconds")),
         (_online(section), partial(_seconds, "online_seconds")),
     ]
     rows, title = best_rows([section]).to_dict("records"), "Best agent of each algorithm"
-    return tabulate(f"{section.id}--best", title, columns, rows, _kind, sortable=True)
+    return doc.tabulate(f"{section.id}--best", title, columns, rows, _kind, sortable=True)
 
 
-def all_agents(section: Section) -> Table:
+def all_agents(section: Section) -> doc.Table:
     """Tabulate every agent with its score, standing and times; columns with nothing to say are left
     out.
     """
     terms, scale = section.terms, _scale(section)
     latencies = [
-        (Column(title, "number", LATENCY + what), partial(_seconds, column))
+        (doc.Column(title, "number", LATENCY + what), partial(_seconds, column))
         for column, title, what in LATENCIES
         if column in section.table.columns and section.table[column].notna().any()
     ]
     several = section.done["device"].nunique() > 1
-    compilation = Column("Compilation", "number", "in none of the other times")
+    compilation = doc.Column("Compilation", "number", "in none of the other times")
     columns: list[tuple[object, Any]] = [
         ("Agent", lambda r: _named(r, "label", strong=r["best_of_algorithm"])),
         (_score_column(section), lambda r: _score(section, r, strong=r["best_of_algorithm"])),
-        (Column("Interval", "bar"), lambda r: Cell(bar=_bar(r, scale), algorithm=r["algorithm"])),
+        (
+            doc.Column("Interval", "bar"),
+            lambda r: doc.Cell(bar=_bar(r, scale), algorithm=r["algorithm"]),
+        ),
         (STANDING, _standing),
-        (Column("s", "number", terms.say("standard deviation of the {values}")), _deviation),
-        (Column("N", "number", terms.environments), lambda r: Cell(str(r["n"]), r["n"])),
+        (doc.Column("s", "number", terms.say("standard deviation of the {values}")), _deviation),
+        (doc.Column("N", "number", terms.environments), lambda r: doc.Cell(str(r["n"]), r["n"])),
         (OFFLINE, partial(_seconds, "offline_seconds")),
         (_online(section), partial(_seconds, "online_seconds")),
         *latencies,
@@ -176,62 +165,64 @@ def all_agents(section: Section) -> Table:
         *[("Device", lambda r: r["device"] if r["status"] == "done" else ABSENT)] * several,
     ]
     rows, look = section.table.to_dict("records"), {"kind": "scores", "sortable": True}
-    return tabulate(f"{section.id}--agents", "All agents", columns, rows, _kind, long=True, **look)
+    return doc.tabulate(
+        f"{section.id}--agents", "All agents", columns, rows, _kind, long=True, **look
+    )
 
 
-def _named(row: Record, column: str, *, strong: bool) -> Cell:
-    return Cell(row[column], strong=strong, algorithm=row["algorithm"])
+def _named(row: Record, column: str, *, strong: bool) -> doc.Cell:
+    return doc.Cell(row[column], strong=strong, algorithm=row["algorithm"])
 
 
-def _score(section: Section, row: Record, *, strong: bool) -> Cell:
-    return Cell(section.score(row), row["mean"], strong=strong)
+def _score(section: Section, row: Record, *, strong: bool) -> doc.Cell:
+    return doc.Cell(section.score(row), row["mean"], strong=strong)
 
 
-def _share(bracket: Bracket, row: Record) -> Cell:
+def _share(bracket: Bracket, row: Record) -> doc.Cell:
     part = share(row["mean"], row["ci95"], bracket)
     # an oracle is beyond the Bayes-optimal value
     text = "" if row["oracle"] else share_text(part)
-    return Cell(text, part[0]) if text else Cell(ABSENT)
+    return doc.Cell(text, part[0]) if text else doc.Cell(ABSENT)
 
 
-def _deviation(row: Record) -> Cell:
-    return Cell(f"{row['std']:#.3g}" if math.isfinite(row["std"]) else ABSENT, row["std"])
+def _deviation(row: Record) -> doc.Cell:
+    return doc.Cell(f"{row['std']:#.3g}" if math.isfinite(row["std"]) else ABSENT, row["std"])
 
 
-def _seconds(column: str, row: Record) -> Cell:
-    return Cell(seconds_text(row[column]), row[column])
+def _seconds(column: str, row: Record) -> doc.Cell:
+    return doc.Cell(seconds_text(row[column]), row[column])
 
 
-def _kind(row: Record) -> RowKind:
+def _kind(row: Record) -> doc.RowKind:
     return "oracle" if row["oracle"] else "" if row["status"] == "done" else row["status"]
 
 
-def _score_column(section: Section) -> Column:
-    return Column("Score", "number", f"{section.terms.mean} ± 95% interval")
+def _score_column(section: Section) -> doc.Column:
+    return doc.Column("Score", "number", f"{section.terms.mean} ± 95% interval")
 
 
-def _online(section: Section) -> Column:
+def _online(section: Section) -> doc.Column:
     hint = "per decision, amortised over the {environments} played at once"
-    return Column("Online", "number", section.terms.say(hint))
+    return doc.Column("Online", "number", section.terms.say(hint))
 
 
-def _standing(row: Record) -> Cell:
+def _standing(row: Record) -> doc.Cell:
     """Describe an agent against the best of the experiment: in words, or the value of Z at which
     the test rejected.
     """
     if row["status"] != "done":
-        return Cell(row["status"], "9", standing="bad")
+        return doc.Cell(row["status"], "9", standing="bad")
     if row["oracle"]:
-        return Cell("oracle", "0", standing="oracle")
+        return doc.Cell("oracle", "0", standing="oracle")
     if row["best"]:
-        return Cell("best", "1", standing="best")
+        return doc.Cell("best", "1", standing="best")
     tested = not math.isnan(row["z"])
     if row["tied"]:
         hint = f"Z = {row['z']:.2f}, p = {row['p_value']:.3f}" if tested else ""
-        return Cell("tied", "2", standing="tied", hint=hint)
+        return doc.Cell("tied", "2", standing="tied", hint=hint)
     if not tested:
-        return Cell("", "3")
-    return Cell(f"Z = {row['z']:.1f}", "3", standing="quiet", hint=f"p = {row['p_value']:.2g}")
+        return doc.Cell("", "3")
+    return doc.Cell(f"Z = {row['z']:.1f}", "3", standing="quiet", hint=f"p = {row['p_value']:.2g}")
 
 
 def _scale(section: Section) -> tuple[float, float]:
@@ -257,7 +248,7 @@ def _bar(row: Record, scale: tuple[float, float]) -> tuple[float, float, float] 
     return left, middle, right
 
 
-def winners(section: Section) -> list[Block]:
+def winners(section: Section) -> list[doc.Block]:
     """Return the best algorithms from left to right in the map of bounds, as the bound on online
     time loosens: under an offline bound that keeps the slowest out, and without one (section 5.3 of
     Castronovo et al. 2016).
@@ -273,7 +264,7 @@ def winners(section: Section) -> list[Block]:
             bounded = winners_by_bound(contest, bounds={"offline": _under(slowest[1])})
     except JbrlError:  # the chapter says why agents cannot be compared
         return []
-    blocks: list[Block] = []
+    blocks: list[doc.Block] = []
     intro = f"As the bound on {section.decision_time} is loosened: "
     if slowest is not None:
         algorithm, least = slowest[0], seconds_text(slowest[1])
@@ -281,12 +272,12 @@ def winners(section: Section) -> list[Block]:
             f"With a bound on offline time just under the {least} that {algorithm} needs at least: "
         )
         title = f"Winners with less than {least} before the first decision"
-        blocks += [Paragraph((why, *_chain(bounded)))]
+        blocks += [doc.Paragraph((why, *_chain(bounded)))]
         blocks += [_winners_table(f"{section.id}--winners-bounded", title, bounded)]
         intro = "With any offline time: "
     title = "Winners with any time before the first decision"
     last = _winners_table(f"{section.id}--winners", title, free)
-    return [*blocks, Paragraph((intro, *_chain(free))), last]
+    return [*blocks, doc.Paragraph((intro, *_chain(free))), last]
 
 
 def _under(seconds: float) -> float:
@@ -294,16 +285,20 @@ def _under(seconds: float) -> float:
     return seconds * (1 - 1e-9)
 
 
-def _chain(steps: pd.DataFrame) -> Sentence:
+def _chain(steps: pd.DataFrame) -> doc.Sentence:
     """As the paper prints it: `(Random), (BEB, e-Greedy)`; by name within parentheses."""
     texts = [f"({', '.join(sorted(names, key=str.casefold))})" for names in steps["algorithms"]]
-    return sentence("{chain}.", chain=Span(", ".join(texts), "strong"))
+    return doc.sentence("{chain}.", chain=doc.Span(", ".join(texts), "strong"))
 
 
-def _winners_table(id: str, title: str, steps: pd.DataFrame) -> Table:
+def _winners_table(id: str, title: str, steps: pd.DataFrame) -> doc.Table:
     """Return one row per change, the best first."""
     rows = [
-        (seconds_text(bound), Cell(names[0], strong=True, algorithm=names[0]), ", ".join(names[1:]))
+        (
+            seconds_text(bound),
+            doc.Cell(names[0], strong=True, algorithm=names[0]),
+            ", ".join(names[1:]),
+        )
         for bound, names in zip(steps["bound"], steps["algorithms"], strict=True)
     ]
-    return table(id, title, ("Online bound from", "Best", "Tied with it"), rows)
+    return doc.table(id, title, ("Online bound from", "Best", "Tied with it"), rows)
