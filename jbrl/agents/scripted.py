@@ -124,10 +124,6 @@ class Scripted(Agent[Any, ScriptedState], Oracle):
         return action.astype(jnp.int32), ScriptedState(environment, memory)
 
 
-def _bandit(view: View) -> Array:
-    return jnp.argmax(jnp.asarray(view.environment.arms))
-
-
 def _images(view: View) -> Array:
     known = view.environment._shown(jnp.asarray(view.environment.pixels))
     same = jnp.argmin(jnp.abs(known - view.seen[None]).sum((1, 2)))
@@ -146,21 +142,9 @@ def _deep_sea(view: View) -> Array:
     return jnp.ravel(view.environment.mapping).at[cell].get(mode="promise_in_bounds")
 
 
-def _discounting(view: View) -> Array:
-    return jnp.asarray(view.environment.mapping_seed % 5)
-
-
 def _memory(view: View) -> Array:
     asked = jnp.arange(view.environment.num_bits, dtype=jnp.float32) == view.seen[1]
     return (asked & (view.memory[2:] > 0)).any()
-
-
-def _umbrella(view: View) -> Array:
-    return view.seen[0]
-
-
-def _mountain_car(view: View) -> Array:
-    return jnp.where(view.seen[1] >= 0, 2, 0)
 
 
 # Found by a random search of 1,200 policies, for the mean return at `height_threshold` 0.5 and
@@ -205,14 +189,14 @@ def _swingup(view: View) -> Array:
 
 
 POLICIES: dict[type, Callable[[View], Array]] = {
-    Bandit: _bandit,
+    Bandit: lambda view: jnp.argmax(jnp.asarray(view.environment.arms)),
     ImageBandit: _images,
     Catch: _catch,
     BsuiteCartPole: _cartpole,
     BsuiteCartPoleSwingup: _swingup,
-    BsuiteMountainCar: _mountain_car,
+    BsuiteMountainCar: lambda view: jnp.where(view.seen[1] >= 0, 2, 0),
     DeepSea: _deep_sea,
-    DiscountingChain: _discounting,
+    DiscountingChain: lambda view: jnp.asarray(view.environment.mapping_seed % 5),
     MemoryChain: _memory,
-    UmbrellaChain: _umbrella,
+    UmbrellaChain: lambda view: view.seen[0],
 }

@@ -261,7 +261,8 @@ def winners(section: Section) -> list[doc.Block]:
         free = winners_by_bound(contest)
         bounded = free
         if slowest is not None:
-            bounded = winners_by_bound(contest, bounds={"offline": _under(slowest[1])})
+            just_below = slowest[1] * (1 - 1e-9)
+            bounded = winners_by_bound(contest, bounds={"offline": just_below})
     except JbrlError:  # the chapter says why agents cannot be compared
         return []
     blocks: list[doc.Block] = []
@@ -278,11 +279,6 @@ def winners(section: Section) -> list[doc.Block]:
     title = "Winners with any time before the first decision"
     last = _winners_table(f"{section.id}--winners", title, free)
     return [*blocks, doc.Paragraph((intro, *_chain(free))), last]
-
-
-def _under(seconds: float) -> float:
-    """Return a bound that just excludes `seconds`."""
-    return seconds * (1 - 1e-9)
 
 
 def _chain(steps: pd.DataFrame) -> doc.Sentence:

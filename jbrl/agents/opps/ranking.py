@@ -85,7 +85,7 @@ class SlotPolicy(Stepwise[Plans, Plans]):
         return tuple(dataclasses.replace(plan, discount=knowledge[0].discount) for plan in chosen)
 
     def act(self, key: Array, state: Plans, observation: Array) -> tuple[Array, Plans]:
-        q = tuple(_action_values(plan, observation) for plan in state)
+        q = tuple(vectorize.get_entry(plan.q, observation) + plan.level for plan in state)
         values, defined = self.rank(q)
         return _greatest(values, q, defined, sampling.uniforms(key)[0]), state
 
@@ -114,11 +114,6 @@ def _add_transition(plan: Plan, converged: Array, transition: Transition) -> Pla
     held = dataclasses.replace(plan, rounds=jnp.where(converged, plan.rounds, 0))
     noted = incremental.add_transition(held, x, action, y, transition.reward)
     return dataclasses.replace(noted, rounds=jnp.where(converged, noted.rounds, plan.rounds))
-
-
-def _action_values(plan: Plan, x: Array) -> Array:
-    """Return Q(x, .), [A]."""
-    return vectorize.get_entry(plan.q, x) + plan.level
 
 
 @vectorize.over_lanes
