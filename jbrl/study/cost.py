@@ -232,8 +232,8 @@ def cost_report(store: Store, ids: Collection[str] | None = None) -> pd.DataFram
 class TimeLeft:
     """Estimate of the time left of a run.
 
-    What is left takes as much longer or shorter than expected as what is done, compilation and all
-    else apart: they err for different reasons.
+    What is left takes as much longer or shorter than expected as what is done, parts of units
+    included, compilation and all else apart: they err for different reasons.
 
     Args:
       expected: cost of each unit to run, by its id.
@@ -244,7 +244,10 @@ class TimeLeft:
         self, expected: Mapping[str, UnitCost], clock: Callable[[], float] = time.monotonic
     ) -> None:
         self._left, self._clock = dict(expected), clock
-        self._began = self._last = clock()
+        self._began = self._last = self._heard = clock()
+        # of units that have begun: seconds that what is done of them was expected to take and took
+        # without compilation, and seconds that the rest is expected to take
+        self._parts: dict[str, tuple[float, float, float]] = {}
         self._whole, self._done = _parts(expected.values()), np.zeros(2)
         self._compiling = 0.0
 
@@ -253,22 +256,38 @@ class TimeLeft:
         for id in ids:
             self._left.pop(id, None)
 
+    def advanced(self, id: str, share: float, seconds: float, *, searching: bool = False) -> None:
+        """Note that a share of the decisions of a unit is taken, or of its search done, and the
+        seconds that it took.
+        """
+        cost = self._left.get(id)
+        if cost:
+            done = share * (cost.searching if searching else cost.deciding)
+            rest = cost.seconds - cost.compiling - done - (0.0 if searching else cost.searching)
+            self._parts[id] = (done, seconds, rest)
+        self._heard = self._clock()
+
     def finished(self, id: str, compiling: float) -> None:
         """Note that a unit is done, or has failed, and the seconds that were spent compiling."""
         if id in self._left:
             self._done = self._done + _parts([self._left.pop(id)])
+        self._parts.pop(id, None)
         self._compiling += compiling
-        self._last = self._clock()
+        self._last = self._heard = self._clock()
 
     def seconds(self) -> float:
         """Return the wall seconds left."""
         elapsed = max(0.0, self._last - self._began)
         compiling = min(self._compiling, elapsed)
+        begun = {id: part for id, part in self._parts.items() if id in self._left}
+        done, took, rest = np.array([*begun.values()]).reshape(-1, 3).sum(0)
         prior = PRIOR_SHARE * self._whole
-        taken, expected = np.array([compiling, elapsed - compiling]) + prior, self._done + prior
+        taken = np.array([compiling, elapsed - compiling + took]) + prior
+        expected = self._done + np.array([0.0, done]) + prior
         times = np.divide(taken, expected, out=np.ones(2), where=expected > 0)
-        left = float(_parts(self._left.values()) @ times)
-        return max(0.0, left - max(0.0, self._clock() - self._last))
+        fresh = _parts(cost for id, cost in self._left.items() if id not in begun)
+        left = float((fresh + np.array([0.0, rest])) @ times)
+        return max(0.0, left - max(0.0, self._clock() - self._heard))
 
 
 def _parts(costs: Iterable[UnitCost]) -> np.ndarray:

@@ -65,9 +65,10 @@ class RunPlan:
           JbrlError: results cannot be written.
         """
         self.store.open(self.study.facts(), self.study.units)
+        expected = {id: estimate.cost for id, estimate in self.estimates.items()}
         with (
             self._compiling,
-            Heartbeat(self.store.folder, self.expected_seconds, progress or Progress()) as observer,
+            Heartbeat(self.store.folder, expected, progress or Progress()) as observer,
         ):
             return run_units(self.units, self.todo, self.store, observer, resources)
 

@@ -24,6 +24,7 @@ from jbrl.base.files import write_whole
 from jbrl.base.notebook import Bar
 from jbrl.play.machine import FORGOTTEN_SECONDS, process_exists
 from jbrl.play.unit import Unit
+from jbrl.study.cost import TimeLeft, UnitCost
 from jbrl.study.storage.files import pack_json, read_json
 from jbrl.study.storage.store import save_estimates, saved_estimates
 
@@ -105,11 +106,13 @@ class Heartbeat(Progress):
 
     Args:
       folder: of the results.
-      expected: seconds that each unit is expected to take, by its id.
+      expected: cost of each unit to run, by its id.
     """
 
-    def __init__(self, folder: Path, expected: Mapping[str, float], observer: Progress) -> None:
-        self.folder, self.expected, self._observer = folder / "running", expected, observer
+    def __init__(self, folder: Path, expected: Mapping[str, UnitCost], observer: Progress) -> None:
+        self.folder, self._observer = folder / "running", observer
+        self.expected = {id: cost.seconds for id, cost in expected.items()}
+        self._time = TimeLeft(expected)
         host, job = socket.gethostname(), task_id()
         self._path = self.folder / f"{f'task-{job}-' if job else ''}{host}-{os.getpid()}.json"
         self._facts: dict[str, Any] = {
@@ -119,18 +122,8 @@ class Heartbeat(Progress):
             "task": job,
             "started": time.time(),
         }
-        self._state: dict[str, Any] = {
-            "unit": None,
-            "search": None,
-            "left": [],
-            "played": {},
-            "pace": None,
-        }
+        self._state: dict[str, Any] = {"unit": None, "n": 0, "of": 0, "search": None, "left": []}
         self._left: list[str] = []
-        # MDPs, and the seconds they took, of running units
-        self._played: dict[str, tuple[int, float]] = {}
-        # seconds that units which are done were expected to take
-        self._began, self._done = time.monotonic(), 0.0
         self._lock, self._ended = threading.Lock(), threading.Event()
         self._thread = threading.Thread(target=self._beat, daemon=True)
 
@@ -160,32 +153,32 @@ class Heartbeat(Progress):
 
     def started(self, unit: Unit) -> None:
         # earlier units were done by another process
-        self._left = self._left[self._left.index(unit.id) :]
-        self._say(unit=unit.id, left=self._left)
+        place = self._left.index(unit.id)
+        with self._lock:
+            self._time.skipped(self._left[:place])
+        self._left = self._left[place:]
+        of = unit.protocol.n_environments
+        self._say(unit=unit.id, n=0, of=of, search=None, left=self._left)
         self._observer.started(unit)
 
     def searching(self, unit: Unit, consumed: int, budget: int, seconds: float) -> None:
+        with self._lock:
+            self._time.advanced(unit.id, consumed / budget, seconds, searching=True)
         self._say(write=False, unit=unit.id, search=[consumed, budget])
         self._observer.searching(unit, consumed, budget, seconds)
 
     def advanced(self, unit: Unit, n: int, seconds: float, decisions: int) -> None:
-        self._played[unit.id] = (n, seconds)
-        self._say(write=False, unit=unit.id, search=None, played=dict(self._played))
+        of = unit.protocol.n_environments
+        with self._lock:
+            self._time.advanced(unit.id, n / of, seconds)
+        self._say(write=False, unit=unit.id, n=n, of=of, search=None)
         self._observer.advanced(unit, n, seconds, decisions)
 
     def finished(self, unit: Unit, header: dict[str, Any], returns: np.ndarray) -> None:
-        self._done += self.expected.get(unit.id, 0.0)
+        with self._lock:
+            self._time.finished(unit.id, header.get("compile_seconds") or 0.0)
         self._left = [id for id in self._left if id != unit.id]
-        self._played.pop(unit.id, None)
-        pace = (time.monotonic() - self._began) / self._done if self._done else None
-        self._say(
-            write=not self._left,
-            unit=None,
-            search=None,
-            left=self._left,
-            played=dict(self._played),
-            pace=pace,
-        )
+        self._say(write=not self._left, unit=None, n=0, of=0, search=None, left=self._left)
         self._observer.finished(unit, header, returns)
 
     def _say(self, *, write: bool = True, **state: Any) -> None:
@@ -203,9 +196,8 @@ class Heartbeat(Progress):
 
     def _write(self) -> None:
         with self._lock, contextlib.suppress(OSError):
-            write_whole(
-                self._path, pack_json({**self._facts, **self._state, "updated": time.time()})
-            )
+            now = {"seconds_left": self._time.seconds(), "updated": time.time()}
+            write_whole(self._path, pack_json({**self._facts, **self._state, **now}))
 
     def _tidy(self) -> None:
         """Remove the heartbeats of processes that were killed.

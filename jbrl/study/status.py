@@ -215,7 +215,7 @@ class Observer:
         answer = job_states(task.task for task in tasks)
         states = answer or {}
         expected = saved_estimates(self.folder)
-        workers = self._workers(labels, _counts(manifest), expected, states)
+        workers = self._workers(labels, states)
         open_ = [id for id in labels if id not in self._done]
         held = {id for worker in workers if worker.alive for id in worker.left}
         at_work = {worker.task for worker in workers if worker.alive}
@@ -262,29 +262,14 @@ class Observer:
         failed = (id for id, one in found.items() if one.status == "failed")
         return {id: str(found[id].header.get("reason")) for id in failed}
 
-    def _workers(
-        self,
-        labels: dict[str, str],
-        counts: dict[str, int],
-        expected: dict[str, float],
-        states: dict[str, JobState],
-    ) -> list[Worker]:
+    def _workers(self, labels: dict[str, str], states: dict[str, JobState]) -> list[Worker]:
         notes = [read_json(path) for path in sorted((self.folder / "running").glob("*.json"))]
-        return [self._worker(note, labels, counts, expected, states) for note in notes if note]
+        return [self._worker(note, labels, states) for note in notes if note]
 
     def _worker(
-        self,
-        note: dict[str, Any],
-        labels: dict[str, str],
-        counts: dict[str, int],
-        expected: dict[str, float],
-        states: dict[str, JobState],
+        self, note: dict[str, Any], labels: dict[str, str], states: dict[str, JobState]
     ) -> Worker:
-        now, left = (
-            time.time(),
-            tuple(id for id in note["left"] if id in labels and id not in self._done),
-        )
-        n, _ = note["played"].get(note["unit"], (0, 0.0))
+        now = time.time()
         return Worker(
             host=note["host"],
             pid=note["pid"],
@@ -293,53 +278,12 @@ class Observer:
             silent=max(0.0, now - note["updated"]),
             alive=_alive(note, now, states),
             unit=labels.get(note["unit"]),
-            n=n,
-            of=counts.get(note["unit"], 0),
+            n=note.get("n", 0),
+            of=note.get("of", 0),
             search=tuple(note["search"]) if note["search"] else None,
-            left=left,
-            seconds_left=_seconds_left(note, left, counts, expected)
-            if all(id in expected for id in left)
-            else None,
+            left=tuple(id for id in note["left"] if id in labels and id not in self._done),
+            seconds_left=note.get("seconds_left"),
         )
-
-
-def _counts(manifest: dict[str, Any]) -> dict[str, int]:
-    """Return the number of environments of each unit, by its id: that of its experiment, else of
-    the study.
-    """
-    own = {
-        table["name"]: table["n_environments"]
-        for table in manifest.get("experiments", ())
-        if "n_environments" in table
-    }
-    rest = manifest["study"]["n_mdps"]
-    # experiments of a group are called NAME/…
-    return {
-        unit["id"]: own.get(unit["experiment"], own.get(unit["experiment"].split("/")[0], rest))
-        for unit in manifest["units"]
-    }
-
-
-def _seconds_left(
-    note: dict[str, Any], left: Sequence[str], counts: dict[str, int], expected: dict[str, float]
-) -> float:
-    """Estimate the seconds left of units. Running units continue at their present speed; the others
-    take as much longer or shorter than expected as those before them.
-    """
-    played = {
-        id: (n, seconds * counts[id] / n)
-        for id, (n, seconds) in note["played"].items()
-        if n and id in expected
-    }
-    pace = note["pace"]
-    if pace is None:  # nothing is done yet
-        expected_so_far = sum(expected[id] for id in played)
-        pace = (
-            sum(whole for _, whole in played.values()) / expected_so_far if expected_so_far else 1.0
-        )
-    share = {note["unit"]: note["search"][0] / note["search"][1]} if note["search"] else {}
-    rest = {id: whole * (1 - n / counts[id]) for id, (n, whole) in played.items()}
-    return float(sum(rest.get(id, pace * expected[id] * (1 - share.get(id, 0.0))) for id in left))
 
 
 def _alive(note: dict[str, Any], now: float, states: dict[str, JobState]) -> bool:

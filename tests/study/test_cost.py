@@ -264,6 +264,21 @@ def test_it_is_right_within_30_percent_after_a_fifth_of_the_work(times):
             assert left.seconds() == pytest.approx(5 * times * (59 - k), rel=0.3)
 
 
+def test_parts_of_units_count_at_their_pace():
+    """A search, then decisions, each twice as fast as expected; the next unit is expected alike."""
+    clock = Clock()
+    left = TimeLeft({id: UnitCost(searching=40.0, deciding=60.0) for id in "ab"}, clock)
+    left.advanced("a", 0.5, 10.0, searching=True)
+    assert left.seconds() == pytest.approx(0.5 * 180, rel=0.1)
+    left.advanced("a", 0.75, 22.5)
+    assert left.seconds() == pytest.approx(0.5 * 115, rel=0.1)
+    clock.now += 5.0
+    assert left.seconds() == pytest.approx(0.5 * 115 - 5, rel=0.1)
+    left.finished("a", 0.0)
+    left.advanced("unknown", 0.5, 1.0)
+    assert left.seconds() < 60
+
+
 def test_units_of_other_processes_are_left_out():
     clock = Clock()
     left = TimeLeft(equal_units(4), clock)

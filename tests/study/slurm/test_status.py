@@ -18,7 +18,7 @@ from jbrl.base.files import write_whole
 from jbrl.cli.app import app
 from jbrl.play import machine as study_status
 from jbrl.play.unit import Unit
-from jbrl.study import status
+from jbrl.study.cost import UnitCost
 from jbrl.study.plan import plan
 from jbrl.study.progress import Heartbeat, Progress
 from jbrl.study.status import Observer, Status, record_tasks
@@ -67,8 +67,8 @@ def note(folder: Path, name: str = "other", **fields: Any) -> None:
     facts = {"host": "n1", "machine": "elsewhere", "pid": 7, "task": None}
     facts |= {"started": time.time() - 100, "updated": time.time() - 3}
     first, second, _ = left(folder)
-    state = {"unit": first, "played": {first: (4, 40.0)}, "search": None}
-    state |= {"left": [first, second], "pace": 2.0}
+    state = {"unit": first, "n": 4, "of": 8, "search": None}
+    state |= {"left": [first, second], "seconds_left": 160.0}
     (folder / "running").mkdir(exist_ok=True)
     write_whole(folder / "running" / f"{name}.json", pack_json({**facts, **state, **fields}))
 
@@ -102,6 +102,7 @@ def test_while_it_runs_and_after(tmp_path):
     for found in seen:
         (worker,) = found.workers
         assert (worker.pid, worker.task, worker.alive, worker.of) == (os.getpid(), None, True, 8)
+        assert worker.seconds_left is not None and worker.seconds_left > 0
         assert worker.unit == planned.units[found.done].label
         assert len(worker.left) == found.left
     found = looking.observer.look()
@@ -134,14 +135,9 @@ def test_a_process_elsewhere_is_believed_while_it_gives_signs_of_life(folder):
     note(folder)
     found = Observer(folder).look()
     assert [worker.alive for worker in found.workers] == [True]
-    # half of the first, all of the second, at its pace
-    assert found.workers[0].seconds_left == pytest.approx(40 + 2 * 60)
+    assert found.workers[0].seconds_left == 160
     assert found.seconds_left is None  # nobody has the third
     assert text(folder)[1].endswith(", 1 unit to come, about 2 min 40 s to go)")
-    note(folder, pace=None)  # nothing is done yet: the first one tells
-    assert Observer(folder).look().workers[0].seconds_left == pytest.approx(40 + 60 * 80 / 60)
-    note(folder, pace=None, played={}, search=[1, 4])
-    assert Observer(folder).look().workers[0].seconds_left == pytest.approx(60 * 3 / 4 + 60)
     note(folder, updated=time.time() - 2 * study_status.SILENT_SECONDS)
     found = Observer(folder).look()
     assert not found.active
@@ -165,7 +161,7 @@ def test_tasks_in_the_queue(folder, tmp_path, monkeypatch):
     record_tasks(folder, {"13": [c]}, 2)
     tasks = ["12_0|RUNNING|None", "12_1|PENDING|Priority"]
     slurm(monkeypatch, tmp_path, *tasks, "13|PENDING|Dependency", "14|PENDING|Resources")
-    note(folder, task="12_0", unit=a, left=[a], pace=1.0)
+    note(folder, task="12_0", unit=a, left=[a], seconds_left=40.0)
     found = Observer(folder).look()
     assert {group.why: group.tasks for group in found.waiting} == {
         "Priority": ("12_1",),
@@ -238,7 +234,7 @@ def test_the_next_turn_of_a_task_removes_the_note_of_the_last(folder, monkeypatc
 
 def test_an_estimate_that_another_process_has_overwritten_is_noted_again(folder, monkeypatch):
     monkeypatch.setattr("jbrl.study.progress.SECONDS", 0.02)
-    with Heartbeat(folder, {"mine": 3.0}, Progress()):
+    with Heartbeat(folder, {"mine": UnitCost(other=3.0)}, Progress()):
         (folder / store_module.ESTIMATES_FILE).write_bytes(pack_json({"seconds": {"other": 4.0}}))
         end = time.monotonic() + 20
         while "mine" not in store_module.saved_estimates(folder) and time.monotonic() < end:
@@ -273,14 +269,3 @@ def test_a_run_goes_on_where_nothing_can_be_noted(folder):
     (folder / store_module.ESTIMATES_FILE).unlink()
     (folder / store_module.ESTIMATES_FILE).mkdir()
     assert set(jbrl.run(TABLES, folder).scores["status"]) == {"done"}
-
-
-def test_environments_are_counted_by_experiment_before_study():
-    manifest = {
-        "study": {"n_mdps": 9},
-        "experiments": [{"name": "a", "n_environments": 4}, {"name": "b"}],
-        "units": [
-            {"id": str(k), "experiment": name} for k, name in enumerate(("a", "a/inner", "b"), 1)
-        ],
-    }
-    assert status._counts(manifest) == {"1": 4, "2": 4, "3": 9}
