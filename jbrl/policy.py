@@ -56,7 +56,7 @@ from jbrl.policy_folder import (
     read_problem,
     write_folder,
 )
-from jbrl.problems.hosted import HostProblem, host_problem
+from jbrl.problems.hosted import HostProblem, host_problem, is_host_environment
 from jbrl.problems.lookup import problem as find_problem
 from jbrl.problems.prior import Prior
 from jbrl.problems.problem import DirichletProblem, Problem
@@ -83,6 +83,7 @@ class Policy:
       offline_seconds, compile_seconds: wall seconds of the training, and of compiling it.
       limits: promised by who saved it, numbers or texts by name.
       measured: latency where it was saved.
+      origin: of one from a study, where what it knows comes from, in words.
     """
 
     agent: Agent
@@ -96,6 +97,7 @@ class Policy:
     compile_seconds: float = 0.0
     limits: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     measured: Latency | None = None
+    origin: str = dataclasses.field(default="", repr=False)
 
     @property
     def name(self) -> str:
@@ -148,8 +150,14 @@ class Policy:
         Returns: undiscounted returns and steps of the episodes, and seconds of the decisions.
 
         Raises:
-          JbrlError: its observations or actions are not those of the policy.
+          JbrlError: no such environment, or its observations or actions are not those of the
+            policy.
         """
+        if not is_host_environment(env):
+            raise JbrlError(
+                f"environment {shown(env)}: expected one of Gymnasium, such as "
+                "gymnasium.make('CartPole-v1')"
+            )
         offered, spec = host_problem(env).spec, self.player.spec
         seen, known = offered.observation, spec.observation
         vector = isinstance(known, OneHot) and seen.shape == (known.n,)
@@ -189,6 +197,10 @@ class Policy:
             agent or the problem by its name.
         """
         target = Path(folder)
+        if limits is not None and not isinstance(limits, Mapping):
+            raise JbrlError(
+                f'limits = {shown(limits)}: expected a dict such as {{"online": "1 ms"}}'
+            )
         if target.exists():
             raise JbrlError(f"{target}: exists: expected the name of a new folder")
         self._check_names()
@@ -289,6 +301,7 @@ class Policy:
             "observation": str(self.player.spec.observation),
             "action": f"an integer from 0 to {self.player.spec.actions.n - 1}",
             "trained": f"in {notebook.duration(self.offline_seconds)}, seed {self.seed}",
+            "origin": self.origin,
             **{f"limit {name}": str(value) for name, value in self.limits.items()},
         }
         if self.measured:
@@ -412,11 +425,20 @@ def of_unit(folder: str | Path, unit: str, progress: Progress | None = None) -> 
     study = recorded_study(store.manifest(), str(folder))
     found = _the_unit(study.units, unit)
     with compilation.compiling(study.settings.compile):
-        checkpoint = None
+        checkpoint, read = None, False
         if found.knowledge_id and isinstance(store, Store):
             platform = jax.devices()[0].platform
             checkpoint = StoredFindings(found, store, progress or Progress(), platform)
-        return train(found.agent, found.protocol, checkpoint)
+            read = checkpoint.learned() is not None
+        made = train(found.agent, found.protocol, checkpoint)
+    if read:
+        origin = "what it has learned is read from the results"
+    elif made.learned or _trains(made.player.agent):
+        took = notebook.duration(made.offline_seconds)
+        origin = f"learned again from seed {made.seed} in {took}: the results do not keep it"
+    else:
+        origin = "it knows its prior, and learns nothing else before the first decision"
+    return dataclasses.replace(made, origin=origin)
 
 
 def _the_unit(units: Sequence[Unit], name: str) -> Unit:

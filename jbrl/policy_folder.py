@@ -17,7 +17,7 @@ import jax
 import numpy as np
 
 from jbrl.agents.complete import build
-from jbrl.agents.registry import find_agent
+from jbrl.agents.registry import AGENTS, find_agent
 from jbrl.base.errors import JbrlError, JbrlWarning, shown
 from jbrl.base.files import write_whole
 from jbrl.environments.spec import Box, Discrete, Spec
@@ -115,6 +115,11 @@ def read_agent(place: Path, named: dict[str, Any]) -> Agent:
     """
     name = named["name"]
     _refuse_unimported(place, "agent", name)
+    if named["source"] and ":" not in name and name not in AGENTS:
+        raise JbrlError(
+            f"{place}: agent '{name}' is of the user's own: expected the module that registers it "
+            "to be imported before the policy is loaded"
+        )
     found = find_agent(name, Path.cwd())
     agent, _ = build(found.agent, named["parameters"], str(place / ABOUT))
     for field, here in (("version", agent.version), ("source", found.source)):

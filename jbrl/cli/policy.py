@@ -22,7 +22,7 @@ def policy(
     """Take the policy of a unit home: what its agent knows before the first decision, in a folder.
 
     What agents such as OPPS-DS and BeliefPPO have found is read from the results; what these do
-    not keep is learned again from the seed of the unit.
+    not keep is learned again from the seed of the unit. The output says which.
 
     Args:
       folder: Results of a study, or an archive of them.
@@ -41,7 +41,8 @@ def policy(
     measured = found.latency()
     found = dataclasses.replace(found, measured=measured)
     target = found.save(to or folder / "policies" / found.digest[:12])
-    typer.echo(f"{target}: {found.name} for {found.problem.short_name}, {measured.in_words()}")
+    typer.echo(f"{target}: {found.name} for {found.problem.short_name}; {found.origin}")
+    typer.echo(f"latency: {measured.in_words()}")
 
 
 def _searching(show: StepProgress) -> "Progress":

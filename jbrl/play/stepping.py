@@ -358,10 +358,8 @@ class Stepping:
             sound, both = math.isfinite(gained), ends == _BOTH
         else:
             gained = self._array(reward, "reward", np.float32, self._shape)
-            flags = (
-                np.broadcast_to(np.asarray(v, bool), self._shape) for v in (terminated, truncated)
-            )
-            ends = sum(v * np.int32(bit) for v, bit in zip(flags, (1, 2), strict=True))
+            ends = self._flag(terminated, "terminated") * np.int32(_TERMINATED)
+            ends = ends | self._flag(truncated, "truncated") * np.int32(_TRUNCATED)
             sound, both = bool(np.isfinite(gained).all()), bool(np.any(ends == _BOTH))
         if not sound:
             raise JbrlError(f"reward = {shown(reward)}: expected a finite number")
@@ -418,6 +416,14 @@ class Stepping:
             wanted = f"an array {np.dtype(dtype).name}{list(shape)}" if shape else kind
             raise JbrlError(f"{name} = {shown(given)}: expected {wanted}")
         return found.astype(dtype)
+
+    def _flag(self, given: Any, name: str) -> np.ndarray:
+        """Return True or False of each lifetime, [n] bool, from as many or from one."""
+        found = np.asarray(given, bool)
+        if found.shape not in ((), self._shape):
+            wanted = f"True, False or an array bool{list(self._shape)}"
+            raise JbrlError(f"{name} = {shown(given)}: expected {wanted}")
+        return np.broadcast_to(found, self._shape)
 
     # ---- the state, as arrays ----
 

@@ -13,7 +13,7 @@ import pytest
 
 import jbrl
 from jbrl.agents.complete import is_oracle
-from jbrl.agents.registry import AGENTS
+from jbrl.agents.registry import AGENTS, register_agent
 from jbrl.base.errors import JbrlError
 from jbrl.environments.environment import drawn
 from jbrl.mdp.sampling import stream
@@ -206,6 +206,35 @@ def test_an_action_that_is_none_is_refused(policy, action, monkeypatch):
         monkeypatch.setattr(life, "_begin", lambda *_, chosen=chosen: (None, chosen))
         with pytest.raises(JbrlError, match=r"decision 1: chose an action outside 0\.\.2"):
             life.act(0 if lifetimes is None else [0, 0])
+
+
+@pytest.mark.parametrize(
+    ("misuse", "said"),
+    [
+        (lambda p, to: p.play("CartPole-v1"), "'CartPole-v1'.*: expected one of Gymnasium"),
+        (lambda p, to: p.save(to, limits=["1 ms"]), "limits = .*: expected a dict such as"),
+        (
+            lambda p, to: (
+                (life := p.start(lifetimes=2)).act([0, 0]),
+                life.observe([0.0] * 2, [1] * 2, [True]),
+            ),
+            r"terminated = \[True\]: expected True, False or an array bool\[2\]",
+        ),
+    ],
+)
+def test_arguments_of_another_kind_are_refused_in_a_sentence(policy, tmp_path, misuse, said):
+    with pytest.raises(JbrlError, match=said):
+        misuse(policy, tmp_path / "new")
+
+
+def test_an_agent_of_the_users_own_is_asked_to_be_imported(tmp_path, monkeypatch):
+    entry = register_agent("Kept away")(type("KeptAway", (AGENTS["Random"].agent,), {}))
+    try:
+        own = jbrl.policy(entry(), "GC").save(tmp_path / "own", decisions=5)
+    finally:
+        del AGENTS["Kept away"]
+    with pytest.raises(JbrlError, match="'Kept away' is of the user's own: expected the module"):
+        jbrl.load_policy(own)
 
 
 def test_an_agent_that_sees_the_environment_is_refused():
