@@ -203,7 +203,9 @@ def chosen(name: str, offline: str, online: str, budget: float, at: Path) -> dic
     found = in_process(
         at, "choose", *words, "--candidates", candidates, "--out", str(out), "--format", "json"
     )
-    own = in_process(at, "loop", str(out / "policy"))
+    own = {"median": np.nan, "p99": np.nan}
+    if found["recommended"]:
+        own = in_process(at, "loop", str(out / "policy"))
     states = [one["status"] for one in found["standings"]]
     return {
         "problem": name,
@@ -234,8 +236,10 @@ def compared(row: dict[str, Any], truth: dict[str, Any]) -> dict[str, Any]:
     }
     means = {name: float(np.nanmean(scores)) for name, scores in keep.items()}
     best = max(means, key=lambda name: means[name])
-    paired = keep[best] - np.array(truth["agents"][row["choice"]]["scores"])
-    lost, error = float(np.nanmean(paired)), float(np.nanstd(paired) / np.sqrt(len(paired)))
+    lost = error = float("nan")
+    if row["choice"]:
+        paired = keep[best] - np.array(truth["agents"][row["choice"]]["scores"])
+        lost, error = float(np.nanmean(paired)), float(np.nanstd(paired) / np.sqrt(len(paired)))
     return {
         "best": best,
         "lost": round(lost, 5),

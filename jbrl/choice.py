@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from jbrl.base import notebook
 
@@ -27,6 +27,20 @@ class Standing:
     curve: tuple[tuple[int, float], ...] = ()  # (environments, mean) at doubling numbers
 
 
+class Looser(NamedTuple):
+    """A candidate over a limit that is better than the recommended, by the mean. Times are seconds.
+
+    Limits of the difference hold at the confidence of the choice, for this pair alone.
+    """
+
+    name: str
+    latency_seconds: float
+    offline_seconds: float
+    difference: float  # of mean scores, in environments that both have played
+    low: float
+    high: float
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Choice:
     """The answer: an agent for a problem within limits of time. Times are seconds.
@@ -34,7 +48,8 @@ class Choice:
     Attributes:
       outcome: "answered", "interrupted" (with an answer if `winner` is one), or "none" where no
         candidate keeps the limits.
-      stopped: why the race ended: "epsilon", "budget", "interrupted" or "none".
+      stopped: why the race ended: "epsilon", "certified" (within epsilon of the Bayes-optimal
+        value), "budget", "interrupted" or "none".
       winner: leads the race; `recommended`: the cheapest that is as good within epsilon.
       score: mean and limits at `confidence` of the recommended, in `n_fresh` environments that the
         race has not seen.
@@ -63,10 +78,11 @@ class Choice:
     bracket: tuple[float, float] | None
     share: tuple[float, float] | None
     tighter: tuple[tuple[float, str], ...]  # (seconds per decision, what it would be from there on)
+    looser: tuple[Looser, ...]  # what it would be at looser limits, the least latency first
     standings: tuple[Standing, ...]
     seconds: float
     busy: str
-    trained_once: bool  # the recommended was trained: the answer is this policy, not its algorithm
+    trainings: tuple[float, ...]  # mean fresh scores by training, of one that trains; else empty
     policy: Any = dataclasses.field(default=None, repr=False)  # the recommended, ready to act
 
     @property
@@ -92,8 +108,15 @@ class Choice:
         if self.range_assumed:
             low, high = self.score_range
             parts.append(f"It is assumed that scores lie between {low:.5g} and {high:.5g}")
-        if self.trained_once:
+        if len(self.trainings) == 1:
             parts.append("It was trained once: the answer is this policy, not this algorithm")
+        elif self.trainings:
+            low, high = min(self.trainings), max(self.trainings)
+            parts.append(
+                f"Trained {len(self.trainings)} times, it scores {low:.5g} to {high:.5g}; the "
+                "policy is that of the first training"
+            )
+        parts += [_at_looser_limits(self, one) for one in self.looser[:2]]
         if self.busy:
             parts.append(
                 f"Times were measured {self.busy}: decisions were judged by twice the median"
@@ -146,6 +169,7 @@ class Choice:
 
 _STOPPED = {
     "epsilon": "No other candidate that raced is better by more than epsilon",
+    "certified": "No agent at all is better by more than epsilon: that is certified",
     "budget": "The budget ended the race",
     "interrupted": "The race was interrupted",
     "none": "",
@@ -164,3 +188,15 @@ def _scored(choice: Choice) -> str:
 
 def _time(value: float | None) -> str:
     return "" if value is None else notebook.duration(value)
+
+
+def _at_looser_limits(choice: Choice, one: Looser) -> str:
+    places = []
+    if one.latency_seconds > choice.online_limit:
+        places.append(f"{_time(one.latency_seconds)} per decision")
+    if one.offline_seconds > choice.offline_limit:
+        places.append(f"{_time(one.offline_seconds)} offline")
+    return (
+        f"At {' and '.join(places) or 'slightly looser limits'} it would be {one.name}, better by "
+        f"{one.difference:.3g} ({one.low:.3g} to {one.high:.3g})"
+    )

@@ -30,6 +30,7 @@ from jbrl.rollout.contract import Agent
 from jbrl.study.file import load_study
 from jbrl.study.portfolio import Candidate, candidate, is_reference, portfolio, setting_name, suits
 from jbrl.study.stopping import keeping
+from jbrl.verdict import Verdict
 
 PLANNED = 512  # lifetimes that programs are compiled for
 
@@ -84,26 +85,29 @@ def choose(
     field = _field(candidates, protocol, *limits)
     folder = None if out is None else Path(out)
     kept = Kept(folder)
-    race = Chooser(
-        protocol,
-        [Racer(one, protocol, kept, clock) for one in field],
-        limits=limits,
-        epsilon=epsilon,
-        confidence=confidence,
-        clock=clock,
-        progress=progress,
-        watch=watch,
+    verdict = Verdict(
+        Chooser(
+            protocol,
+            [Racer(one, protocol, kept, clock) for one in field],
+            limits=limits,
+            epsilon=epsilon,
+            confidence=confidence,
+            clock=clock,
+            progress=progress,
+            watch=watch,
+        )
     )
 
     def keep() -> bool:
         """Write the answer so far: Ctrl-C has come within a compiled call."""
         if folder is not None:
-            _write(race.answer("interrupted"), folder)
+            verdict.stopped = "interrupted"
+            _write(verdict.answer(), folder)
         return True
 
     where = "" if folder is None else f"the answer so far is in {folder / 'choice.json'}"
     with keeping(keep, where):
-        choice = race.choose()
+        choice = verdict.reach()
     if folder is not None:
         _write(choice, folder)
     return choice

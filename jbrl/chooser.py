@@ -1,5 +1,5 @@
 """The course of a choice: candidates enter a race and play in it, by turns, until the budget is
-spent or nothing can change; then the winner is scored.
+spent or nothing can change.
 
 Nothing is begun that is not expected to end in time. What entering takes is expected by the cost
 that agents declare, times what such estimates were off by so far; what playing takes, by the last
@@ -7,7 +7,6 @@ block.
 """
 
 import math
-import os
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -16,15 +15,11 @@ import numpy.typing as npt
 
 from jbrl.agents.registry import AGENTS, shown_name
 from jbrl.base.errors import JbrlError
-from jbrl.bayes_optimal.bracket import bound
-from jbrl.choice import Choice, Standing
-from jbrl.play.machine import available_cores
+from jbrl.choice import Standing
 from jbrl.play.protocol import Protocol
-from jbrl.policy import Policy
 from jbrl.problems.problem import DirichletProblem
 from jbrl.racer import FRESH, Clock, Kept, OutOfTimeError, OverLimitError, Racer, over
-from jbrl.rollout.contract import OfflineSearch
-from jbrl.stats.race import Race, interval
+from jbrl.stats.race import Race
 from jbrl.study.cost import present_busy_text
 from jbrl.study.portfolio import beyond, candidate
 
@@ -40,16 +35,13 @@ TOGETHER = 4  # candidates that are in the race before it begins
 ENTRY_SHARE = 0.65  # of the time, for making candidates ready
 FINAL_SHARE = 0.12  # of the budget, for scoring the winner and the bracket
 WRITING = 3.0  # seconds, at most FINAL_SHARE / 2 of the budget: the page and the policy
-LEAST_FRESH, MOST_FRESH = 64, 4096  # environments that score the winner
-LEAST_BRACKET = 15.0  # seconds
-BRACKET_SHARE = 0.4  # of what is left of the budget: a bracket takes about what it is given
-LONGEST_BRACKET = 60.0
+LEAST_FRESH = 64  # environments that should score the winner
 ASSUMED = 4.0  # times the range seen: the range of scores that nothing bounds
 SURE = 0.8  # quantile of what estimates of entering were off by, that is expected of the next
 
 
 class Chooser:
-    """A choice that is being made.
+    """A race that is being run.
 
     Args:
       limits: offline, and of a decision; seconds.
@@ -80,27 +72,13 @@ class Chooser:
         self._entering = self._racing = 0.0  # seconds
         self.references: dict[str, Floats] = {}
         self.race: Race | None = None
-        self.score: tuple[tuple[float, float, float], int] | None = None
-        self.bracket: tuple[float, float] | None = None
-        self.policy: Policy | None = None
         self.needed = 0.0  # seconds of the budget that would have served to try a candidate
-
-    def choose(self) -> Choice:
-        """Return the answer; Ctrl-C ends the race with what is known."""
-        stopped = "none"
-        try:
-            self._refer()
-            stopped = self._run()
-            if self.race is not None:
-                self._conclude()
-        except KeyboardInterrupt:
-            stopped = "interrupted"
-        return self.answer(stopped)
+        self.certified: Callable[[], bool] = lambda: False  # whether nothing is left to win
 
     # ---- time ----
 
     @property
-    def _writing(self) -> float:
+    def writing(self) -> float:
         return min(WRITING, FINAL_SHARE / 2 * self.clock.budget)
 
     @property
@@ -110,7 +88,7 @@ class Chooser:
         if self.played:
             names = list(self.played) if self.race is None else [self.race.leader]
             each = max(self.by_name[name].each for name in names)
-            last = max(last, self._writing + LEAST_FRESH * each)
+            last = max(last, self.writing + LEAST_FRESH * each)
         return self.clock.budget - min(last, self.clock.budget / 3)
 
     def say(self, step: str) -> None:
@@ -120,7 +98,7 @@ class Chooser:
             self._progress(step, min(int(spent), int(budget)), max(1, int(budget)))
         if self._watch:
             leader = None if self.race is None else self.race.leader
-            self._watch([self._standing(racer, leader) for racer in self.racers])
+            self._watch([self.standing(racer, leader) for racer in self.racers])
 
     # ---- who takes part ----
 
@@ -136,10 +114,12 @@ class Chooser:
             except (JbrlError, OutOfTimeError):
                 continue
 
-    def _run(self) -> str:
-        """Let candidates enter and play by turns until nothing can change, or the budget is spent;
-        return which.
+    def run(self) -> str:
+        """Let candidates enter and play by turns until nothing can change, nothing is left to win,
+        or the budget is spent; return which: "epsilon", "certified", "budget", or "none" where
+        nobody takes part.
         """
+        self._refer()
         while True:
             early = len(self.played) < min(TOGETHER, len(self.racers))
             share = ENTRY_SHARE * (self._entering + self._racing)
@@ -148,6 +128,8 @@ class Chooser:
                 turns.reverse()
             if not any(turn() for turn in turns):
                 break
+            if not early and self.race is not None and self.certified():
+                return "certified"
         if self.race is None:
             return "budget" if self.needed else "none"
         return "budget" if self.race.open() or self.needed else "epsilon"
@@ -177,22 +159,31 @@ class Chooser:
             took = self.clock.spent - began
             self._entering += took
             if not known:
-                self._off.append(took / max(expected / self._pace, 1e-9))
+                self._off.append(took / max(expected / self.pace, 1e-9))
             self._compiled.add(type(racer.agent))
             return True
         return False
 
     @property
-    def _pace(self) -> float:
+    def pace(self) -> float:
         """Seconds that entering takes for each that is expected by the rule."""
         return float(np.quantile(self._off, SURE))
+
+    def is_compiled(self, racer: Racer) -> bool:
+        """Return whether programs of its kind are compiled."""
+        return type(racer.agent) in self._compiled
+
+    @property
+    def first(self) -> int:
+        """Environments that a candidate plays at first, at most."""
+        return FIRST[self.protocol.in_blocks]
 
     def _expected(self, racer: Racer) -> float:
         """Return the seconds that a candidate is expected to take until it has played first."""
         one = racer.candidate
-        compiling = one.compiling * (0.1 if type(racer.agent) in self._compiled else 1.0)
+        compiling = one.compiling * (0.1 if self.is_compiled(racer) else 1.0)
         searching = min(one.searching, self.limits[0])
-        return self._pace * (compiling + searching + racer.expected(LEAST))
+        return self.pace * (compiling + searching + racer.expected(LEAST))
 
     def _enter(self, racer: Racer) -> None:
         """Make a candidate ready, and let it play the first environments if it keeps the limits."""
@@ -203,10 +194,10 @@ class Chooser:
             if racer.reason:
                 racer.status = "over a limit"
                 return
-            if type(racer.agent) not in self._compiled:
+            if not self.is_compiled(racer):
                 # what plays takes about as long to compile as what decides
                 self.clock.check(self._end - (self.clock.spent - began))
-            scores = self._opening(racer, FIRST[self.protocol.in_blocks])
+            scores = self._opening(racer, self.first)
             racer.status, self.played[racer.name] = "running", []
             self._add(racer.name, scores)
         except OutOfTimeError:
@@ -220,7 +211,7 @@ class Chooser:
     def _opening(self, racer: Racer, most: int) -> Floats:
         """Return the scores in the first environments: `most`, or as many as take little time."""
         parts, short = [], BLOCK_SHARE * self.clock.budget
-        first = min(most, FIRST[self.protocol.in_blocks])
+        first = min(most, self.first)
         if self.protocol.in_blocks:  # no more than are played at once: estimates are rough
             first = min(first, 1 << (max(LEAST, racer.candidate.lanes) - 1).bit_length())
         while first > LEAST and racer.expected(first) > short:
@@ -267,7 +258,7 @@ class Chooser:
         span = self.range[1] - self.range[0]
         self.race = Race(names, span=span, epsilon=self.epsilon, confidence=self.confidence)
         for name, parts in self.played.items():
-            self.race.add(name, self._clipped(np.concatenate(parts)))
+            self.race.add(name, self.clipped(np.concatenate(parts)))
 
     def _score_range(self) -> tuple[tuple[float, float], bool]:
         """Return the least and greatest score there may be, and whether that is an assumption."""
@@ -283,7 +274,7 @@ class Chooser:
         margin = (ASSUMED - 1) / 2 * max(high - low, 1e-9)
         return (low - margin, high + margin), True
 
-    def _clipped(self, scores: Floats) -> Floats:
+    def clipped(self, scores: Floats) -> Floats:
         """Return scores within the range; a lifetime that failed counts as the least."""
         low, high = self.range
         return np.clip(np.where(np.isnan(scores), low, scores), low, high)
@@ -296,7 +287,7 @@ class Chooser:
         if np.nanmin(scores, initial=high) < low or np.nanmax(scores, initial=low) > high:
             self._begin()
         else:
-            self.race.add(name, self._clipped(scores))
+            self.race.add(name, self.clipped(scores))
 
     def _play_next(self) -> bool:
         """Play a round: those behind the leader double, or else the leader and its challengers;
@@ -339,142 +330,13 @@ class Chooser:
                 left -= seconds
         return found
 
-    # ---- the answer ----
-
-    def _conclude(self) -> None:
-        """Score the recommended candidate afresh, and bracket the Bayes-optimal value."""
-        name = self._cheapest()
-        self.policy = self.by_name[name].policy()
-        self.score = self._score(name)
-        self.bracket = self._bracket()
-
-    def answer(self, stopped: str) -> Choice:
-        """Return the answer by what is known; nothing more is played."""
-        race, protocol = self.race, self.protocol
-        winner = recommended = None
-        tied: list[str] = []
-        if race is not None:
-            winner, recommended = race.leader, self._cheapest()
-            tied = [n for n in race.running if n == winner or self._is_tied(n, winner)]
-        score, bracket = self.score, self.bracket
-        outcome = "interrupted" if stopped == "interrupted" else "answered" if winner else "none"
-        share = (
-            (score[0][1] / bracket[1], min(1.0, score[0][2] / bracket[0]))
-            if score and bracket and bracket[0] > 0
-            else None
-        )
-        return Choice(
-            problem=protocol.test.short_name,
-            digest=protocol.test.digest,
-            offline_limit=self.limits[0],
-            online_limit=self.limits[1],
-            budget=self.clock.budget,
-            needed=self.needed,
-            seed=protocol.seed,
-            epsilon=self.epsilon if race else 0.0,
-            confidence=self.confidence,
-            outcome=outcome,
-            stopped=stopped,
-            winner=winner,
-            recommended=recommended,
-            tied=tuple(tied),
-            score=score[0] if score else None,
-            n_fresh=score[1] if score else 0,
-            score_range=self.range if race else (0.0, 0.0),
-            range_assumed=self.assumed if race else False,
-            references={name: float(np.nanmean(v)) for name, v in self.references.items()},
-            bracket=bracket,
-            share=share,
-            tighter=tuple(self._tighter()),
-            standings=tuple(self._standing(racer, winner, whole=True) for racer in self.racers),
-            seconds=self.clock.spent,
-            busy=self.busy,
-            trained_once=recommended is not None
-            and isinstance(self.by_name[recommended].agent, OfflineSearch),
-            policy=self.policy,
-        )
-
-    def _is_tied(self, name: str, leader: str) -> bool:
-        """Return whether a candidate may be better than the leader, or is within epsilon of it by
-        the mean.
-        """
-        race: Any = self.race
-        return not race.settled(name, leader) or race.mean_difference(name, leader) >= -self.epsilon
-
-    def _latency(self, name: str) -> float:
-        times = self.by_name[name].times
-        return times.cost if times else 0.0
-
-    def _cheapest(self) -> str:
-        """Return the cheapest that is shown to be as good as the leader within epsilon; costs
-        within a factor of two are the same.
-        """
-        race: Any = self.race
-        leader = race.leader
-        good = [n for n in race.running if n == leader or race.settled(leader, n)]
-        least = min(map(self._latency, good))
-        cheap = [n for n in good if self._latency(n) <= 2 * least]
-        if leader in cheap:
-            return str(leader)
-        return max(cheap, key=lambda name: race.standings()[name][0])
-
-    def _tighter(self) -> Iterator[tuple[float, str]]:
-        """Yield the latencies from which on another candidate is best, the shortest first."""
-        means, best = self.race.standings() if self.race else {}, -np.inf
-        for name in sorted(means, key=self._latency):
-            if means[name][0] > best + self.epsilon:
-                best = means[name][0]
-                yield self._latency(name), name
-
-    def _score(self, name: str) -> tuple[tuple[float, float, float], int] | None:
-        """Return mean and limits in environments that the race has not seen, and their number."""
-        racer, left = self.by_name[name], self.clock.left - self._writing
-        wanted = left if self._bracket_seconds() < LEAST_BRACKET else left / 2
-        n = MOST_FRESH
-        while n > LEAST and racer.expected(n) > wanted:
-            n //= 2
-        self.say(f"{name}: {n:,} fresh environments")
-        try:
-            scores = self._clipped(racer.play(FRESH, FRESH + n, self.clock.spent + left))
-        except OutOfTimeError:
-            return None
-        limits = interval(scores, *self.range, self.confidence)
-        return (math.fsum(scores.tolist()) / n, *limits), n
-
-    def _bracket_seconds(self) -> float:
-        """Return what a bracket may be given: nothing where there is none."""
-        if not isinstance(self.protocol.test, DirichletProblem) or self.protocol.in_blocks:
-            return 0.0
-        busy = max(1.0, os.getloadavg()[0] / available_cores())
-        return min(BRACKET_SHARE * (self.clock.left - self._writing) / busy, LONGEST_BRACKET)
-
-    def _bracket(self) -> tuple[float, float] | None:
-        seconds = self._bracket_seconds()
-        if seconds < LEAST_BRACKET:
-            return None
-        self.say("bracket of the Bayes-optimal value")
-        try:
-            found = bound(
-                self.protocol.test,
-                discount=self.protocol.discount,
-                horizon=self.protocol.horizon,
-                budget=seconds,
-                seed=self.protocol.seed,
-            )
-        except JbrlError:  # no bracket in so little time, or of so large a problem
-            return None
-        return found.lower, found.upper
-
-    def _standing(self, racer: Racer, leader: str | None, *, whole: bool = False) -> Standing:
-        """Return the figures of a candidate; `whole`: with those that take time to compute."""
-        status, reason, difference, mean, n = racer.status, racer.reason, None, None, 0
+    def standing(self, racer: Racer, leader: str | None) -> Standing:
+        """Return the figures of a candidate so far."""
+        status, reason, mean, n = racer.status, racer.reason, None, 0
         race, times = self.race, racer.times
         if race is not None and len(race.scores(racer.name)):
             mean, n = race.standings()[racer.name]
             status = "leader" if racer.name == leader else "running"
-            if whole and racer.name != leader:
-                difference = race.difference(racer.name, str(leader))
-                status = "tied" if self._is_tied(racer.name, str(leader)) else "not better"
             if racer.name in race.left:
                 status, reason = "worse", f"than {race.left[racer.name][0]}"
         return Standing(
@@ -487,8 +349,6 @@ class Chooser:
             compile_seconds=times.compiling if times else None,
             mean=mean,
             n=n,
-            difference=difference,
-            curve=tuple(race.curve(racer.name)) if race and whole else (),
         )
 
 

@@ -271,15 +271,16 @@ class Racer:
     def policy(self) -> Policy:
         return of_trained(self._learned().trained())
 
-    def trained_again(self, number: int) -> "Racer":
+    def trained_again(self, number: int, until: float) -> "Racer":
         """Return the same candidate with another training, number `number` > 0, ready to play.
 
         Raises:
           JbrlError: the training has failed.
+          OutOfTimeError: it was cut off, when `until` seconds were spent.
         """
         other = dataclasses.replace(self._protocol, seed=self._protocol.seed + number)
         trained = make_run(self.agent, other)
-        trained.learn()
+        trained.learn(_Watched(SearchCheckpoint(), lambda _: self._clock.check(until)))
         again = Racer(self.candidate, self._protocol, Kept(None), self._clock)
         again._run = make_run(self.agent, self._protocol)
         again._run.learn(_Found(trained.learned))  # type: ignore[arg-type]

@@ -21,6 +21,7 @@ from jbrl.play.protocol import Protocol
 from jbrl.problems.lookup import problem
 from jbrl.racer import Clock, Kept, Racer, Times
 from jbrl.study.portfolio import Candidate, portfolio
+from jbrl.verdict import Verdict
 
 TINY = {"horizon": 8, "budget": "10 min", "online": "1 s", "epsilon": 0.2}
 
@@ -34,7 +35,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def no_bracket() -> Iterator[None]:
     """Leave out the bracket, which takes seconds and is tested by itself."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(import_module("jbrl.chooser"), "LEAST_BRACKET", float("inf"))
+        patch.setattr(import_module("jbrl.verdict"), "LEAST_BRACKET", float("inf"))
         yield
 
 
@@ -216,6 +217,10 @@ class Simulated(Racer):
             self.each = (self._clock.spent - began) / n
         return self.mean + self.rng.normal(size=n).clip(-1, 1)
 
+    def trained_again(self, number: int, until: float) -> "Simulated":
+        self._take(self.off * self.candidate.searching, until, 20)
+        return self
+
     def policy(self) -> Any:
         return None
 
@@ -243,7 +248,7 @@ def test_a_choice_ends_within_its_budget(name: str, monkeypatch: pytest.MonkeyPa
         field.sort(key=lambda one: one.compiling + one.searching)
         racers = [Simulated(one, protocol, Kept(None), clock) for one in field]
         rules = {"limits": (60.0, 1e-3), "epsilon": 0.01, "confidence": 0.95}
-        choice = Chooser(protocol, racers, clock=clock, **rules).choose()
+        choice = Verdict(Chooser(protocol, racers, clock=clock, **rules)).reach()
         assert choice.seconds <= 1.1 * budget
         assert choice.recommended or choice.needed > budget
         assert choice.stopped == "epsilon" or choice.seconds >= 0.6 * budget or choice.needed

@@ -127,4 +127,8 @@ def _facts(choice: Mapping[str, Any]) -> Facts:
         (f"Best from {seconds_text(seconds)} per decision on", name)
         for seconds, name in choice["tighter"]
     ]
+    lines += [
+        (f"Better by {difference:.4g} at {seconds_text(latency)} per decision", name)
+        for name, latency, _, difference, *_ in choice["looser"]
+    ]
     return Facts("What it rests on", tuple(lines))

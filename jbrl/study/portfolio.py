@@ -150,8 +150,10 @@ def _settings(name: str, protocol: Protocol, offline: float, online: float) -> I
         field, values = BUDGETS[name]
         agents = [_made(cls, {field: value}) for value in values]
         fitting = [a for a in agents if _expected_within(a, protocol, offline, online)]
-        # the greatest budget that fits, and one before it, which is there sooner
-        yield from fitting[-2:] or agents[:1]
+        # the greatest budget that fits, one before it, which is there sooner, and one that may tell
+        # what looser limits would bring
+        first = max(0, len(fitting) - 2)
+        yield from agents[first : len(fitting) + 1]
         return
     grid = SETTINGS.get(name, {})
     for values in itertools.product(*grid.values()):
