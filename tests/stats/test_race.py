@@ -6,11 +6,10 @@ import numpy as np
 import pytest
 
 from jbrl.base.errors import JbrlError
-from jbrl.stats.evaluation.game import Moves
+from jbrl.stats.evaluation.game import Moves, sides_of
 from jbrl.stats.evaluation.propagation import payoff_bounds, propagate
 from jbrl.stats.evaluation.samples import check_effort, check_table, effort, samples_of
 from jbrl.stats.evaluation.separation import scores_needed, separation
-from jbrl.stats.evaluation.strategies import sides_of
 from jbrl.stats.race import Evidence, Race, interval, lower_limit
 from tests.stats.evaluation_cases import table_of
 

@@ -31,10 +31,9 @@ from jax.sharding import Mesh, PartitionSpec
 
 from jbrl.base.errors import JbrlError
 from jbrl.base.pytree import record
-from jbrl.stats.evaluation.game import TIE, Equilibrium, equilibrium
+from jbrl.stats.evaluation.game import EQUAL, TIE, Equilibrium, equilibrium
 from jbrl.stats.evaluation.propagation import check_delta
 from jbrl.stats.evaluation.samples import Samples, frequencies, payoffs
-from jbrl.stats.evaluation.strategies import EQUAL
 from jbrl.stats.paired_bootstrap import bca_levels
 
 RESAMPLES = 10_000

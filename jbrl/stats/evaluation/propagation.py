@@ -30,9 +30,8 @@ import pandas as pd
 from scipy import stats
 
 from jbrl.base.errors import JbrlError
-from jbrl.stats.evaluation.game import Moves
+from jbrl.stats.evaluation.game import Moves, Side, sides_of
 from jbrl.stats.evaluation.samples import Samples, frequencies, product, workers
-from jbrl.stats.evaluation.strategies import Side, sides_of
 
 Quantile = Literal["code", "paper"]
 

@@ -10,11 +10,10 @@ import dataclasses
 
 import numpy as np
 
-from jbrl.stats.evaluation.game import equilibrium
+from jbrl.stats.evaluation.game import equilibrium, sides_of
 from jbrl.stats.evaluation.propagation import half_widths, largest, payoff_bounds
 from jbrl.stats.evaluation.ranking import significant
 from jbrl.stats.evaluation.samples import Samples, payoffs
-from jbrl.stats.evaluation.strategies import sides_of
 
 DOUBLINGS = 16  # up to 65,536 times as many scores
 RESAMPLES = 400
