@@ -5,7 +5,6 @@ that gives no news for long.
 import dataclasses
 import json
 import re
-import threading
 from itertools import islice
 from pathlib import Path
 
@@ -15,7 +14,6 @@ import pytest
 import jbrl
 from jbrl.cli import output
 from jbrl.cli.output import _aligned, duration
-from jbrl.cli.progress import Watchdog
 from jbrl.cli.results import lines
 from jbrl.report.text import Rules, rules_of
 from jbrl.stats.table import parameter_columns
@@ -94,40 +92,6 @@ def test_parameter_columns_on_request(command: str) -> None:
 )
 def test_durations_in_words(seconds: float, text: str) -> None:
     assert duration(seconds) == text
-
-
-class Heard:
-    """Listener of a watchdog, which keeps what it hears and knows when that is enough."""
-
-    def __init__(self, enough: int) -> None:
-        self.reports: list[tuple[str, float]] = []
-        self._wanted, self.enough = enough, threading.Event()
-
-    def __call__(self, label: str, seconds: float) -> None:
-        self.reports.append((label, seconds))
-        if len(self.reports) == self._wanted:
-            self.enough.set()
-
-
-def test_a_unit_without_news_is_spoken_of_at_intervals_that_double() -> None:
-    heard = Heard(3)
-    with Watchdog(heard, first=0.05) as watchdog:
-        watchdog.news("GC/SBOSS")
-        assert heard.enough.wait(20)
-    assert {label for label, _ in heard.reports} == {"GC/SBOSS"}
-    first, second, third = (seconds for _, seconds in heard.reports[:3])
-    assert first >= 0.05 and second >= first + 0.1 and third >= second + 0.2
-
-
-def test_a_unit_with_news_or_at_its_end_is_not_spoken_of() -> None:
-    heard = Heard(1)
-    with Watchdog(heard, first=60.0) as watchdog:
-        watchdog.news("GC/SBOSS")
-    with Watchdog(heard, first=0.02) as watchdog:
-        watchdog.news("GC/SBOSS")
-        watchdog.news(None)
-        assert not heard.enough.wait(0.2)
-    assert not heard.reports
 
 
 STUDY = """

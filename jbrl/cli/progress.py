@@ -3,9 +3,8 @@
 Progress is a live display on a terminal, one line per unit elsewhere.
 """
 
-import threading
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from types import TracebackType
 from typing import Any
 
@@ -28,7 +27,6 @@ from jbrl.study.storage.store import Store
 # Of Python and its libraries, before anything is compiled; of the programs of a study that has a
 # few, where they are not measured.
 PROCESS_BYTES, PROGRAMS_BYTES = 300 << 20, 200 << 20
-STALLED = 30.0  # seconds without news after which a message says so; the next after twice as long
 
 
 def print_estimates(planned: RunPlan, *, units: bool) -> None:
@@ -102,46 +100,6 @@ def _estimated_and_actual(store: Store, ids: Collection[str]) -> list[list[str]]
     ]
 
 
-class Watchdog:
-    """Watcher of the time since the last news of a unit, which may be in one compiled call.
-
-    Args:
-      report: called with the label of the unit and the wall seconds without news.
-      first: seconds after which it is called for the first time.
-    """
-
-    def __init__(self, report: Callable[[str, float], None], first: float = STALLED) -> None:
-        self._report, self._first = report, first
-        self._wake, self._ended = threading.Event(), False
-        self._label: str | None = None
-        self._since = time.monotonic()
-        self._thread = threading.Thread(target=self._watch, daemon=True)
-
-    def __enter__(self) -> "Watchdog":
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._ended = True
-        self._wake.set()
-        self._thread.join()
-
-    def news(self, label: str | None) -> None:
-        """Note that something has happened; `label` is the unit that runs now, None for none."""
-        self._label, self._since = label, time.monotonic()
-        self._wake.set()
-
-    def _watch(self) -> None:
-        patience = self._first
-        while not self._ended:
-            if self._wake.wait(patience):
-                self._wake.clear()
-                patience = self._first
-            elif self._label is not None:
-                self._report(self._label, max(0.0, time.monotonic() - self._since))
-                patience *= 2
-
-
 class Display(Progress):
     """Progress of a run: units done, the current unit, its rate, the time left. Written to standard
     error.
@@ -166,13 +124,11 @@ class Display(Progress):
             transient=True,
             refresh_per_second=4,  # redrawing would disturb the times that are measured
         )
-        self._watchdog = Watchdog(self._stalled)
         self._expected = {id: estimate.cost for id, estimate in plan.estimates.items()}
         self._ran = self._failed = 0
 
     def __enter__(self) -> "Display":
         self._bars.start()
-        self._watchdog.__enter__()
         return self
 
     def __exit__(
@@ -181,7 +137,6 @@ class Display(Progress):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._watchdog.__exit__()
         self._bars.stop()
         if error is None:
             self._conclude()
@@ -202,8 +157,6 @@ class Display(Progress):
     def started(self, unit: Unit) -> None:
         """Show the current unit."""
         self._left.skipped(self._todo[: self._todo.index(unit.id)])
-        self._running = unit
-        self._watchdog.news(unit.label)
         self._bars.update(
             self._whole,
             completed=self._number(unit) - 1,
@@ -220,14 +173,12 @@ class Display(Progress):
     def searching(self, unit: Unit, consumed: int, budget: int, seconds: float) -> None:
         """Show how much of the budget is spent."""
         self.moved = True
-        self._watchdog.news(unit.label)
         note = f"search {consumed:,}/{budget:,}, {_rate(consumed, seconds)}/s"
         self._bars.update(self._current, completed=consumed, total=budget, note=note)
 
     def advanced(self, unit: Unit, n: int, seconds: float, decisions: int) -> None:
         """Show the rate of a unit, which may be one of several played at once."""
         self.moved = True
-        self._watchdog.news(unit.label)
         kind = "lifetimes" if unit.protocol.in_blocks else "MDPs"
         note = f"{n}/{unit.protocol.n_environments} {kind}, {_rate(decisions, seconds)} decisions/s"
         self._bars.update(
@@ -241,7 +192,6 @@ class Display(Progress):
     def finished(self, unit: Unit, header: dict[str, Any], returns: np.ndarray) -> None:
         """Print one line about the unit."""
         self.moved = True
-        self._watchdog.news(None)
         self._left.finished(unit.id, header.get("compile_seconds") or 0.0)
         self._ran += 1
         self._failed += header["status"] == "failed"
@@ -264,12 +214,12 @@ class Display(Progress):
         self.console.print(f"{escape(number)} {escape(unit.label)}: {what}{left}")
         self.console.quiet = self._quiet
 
-    def _stalled(self, label: str, seconds: float) -> None:
-        """Report that a unit is still running: a compiled call gives no news before it ends."""
-        expected = duration(self._expected[self._running.id].seconds)
+    def stalled(self, unit: Unit, seconds: float) -> None:
+        """Print that a unit is still running."""
+        about, silent = duration(self._expected[unit.id].seconds), duration(seconds)
         self.console.print(
-            f"{escape(label)}: still running, {duration(seconds)} without news; expected to take "
-            f"{expected} in all"
+            f"{escape(unit.label)}: still running, {silent} without news; expected to take {about} "
+            "in all"
         )
 
     def _number(self, unit: Unit) -> int:

@@ -48,6 +48,11 @@ class Progress:
         took `seconds`.
         """
 
+    def stalled(self, unit: Unit, seconds: float) -> None:
+        """Report that nothing was reported of a unit for `seconds`, as within a compiled call; from
+        another thread.
+        """
+
     def finished(self, unit: Unit, header: dict[str, Any], returns: np.ndarray) -> None:
         """Report that a unit is done or has failed, as `header["status"]` says."""
 
@@ -92,6 +97,7 @@ class NotebookProgress(Progress):
 
 
 SECONDS = 5.0  # between two heartbeats
+STALLED = 30.0  # without news after which a unit is reported; the next time after twice as long
 
 
 def task_id() -> str | None:
@@ -124,6 +130,8 @@ class Heartbeat(Progress):
         }
         self._state: dict[str, Any] = {"unit": None, "n": 0, "of": 0, "search": None, "left": []}
         self._left: list[str] = []
+        self._unit: Unit | None = None
+        self._news, self._patience = time.monotonic(), STALLED
         self._lock, self._ended = threading.Lock(), threading.Event()
         self._thread = threading.Thread(target=self._beat, daemon=True)
 
@@ -148,7 +156,7 @@ class Heartbeat(Progress):
 
     def begin(self, units: Sequence[Unit], todo: Sequence[Unit]) -> None:
         self._left = [unit.id for unit in todo]
-        self._say(left=self._left)
+        self._say(None, left=self._left)
         self._observer.begin(units, todo)
 
     def started(self, unit: Unit) -> None:
@@ -158,32 +166,34 @@ class Heartbeat(Progress):
             self._time.skipped(self._left[:place])
         self._left = self._left[place:]
         of = unit.protocol.n_environments
-        self._say(unit=unit.id, n=0, of=of, search=None, left=self._left)
+        self._say(unit, n=0, of=of, search=None, left=self._left)
         self._observer.started(unit)
 
     def searching(self, unit: Unit, consumed: int, budget: int, seconds: float) -> None:
         with self._lock:
             self._time.advanced(unit.id, consumed / budget, seconds, searching=True)
-        self._say(write=False, unit=unit.id, search=[consumed, budget])
+        self._say(unit, write=False, search=[consumed, budget])
         self._observer.searching(unit, consumed, budget, seconds)
 
     def advanced(self, unit: Unit, n: int, seconds: float, decisions: int) -> None:
         of = unit.protocol.n_environments
         with self._lock:
             self._time.advanced(unit.id, n / of, seconds)
-        self._say(write=False, unit=unit.id, n=n, of=of, search=None)
+        self._say(unit, write=False, n=n, of=of, search=None)
         self._observer.advanced(unit, n, seconds, decisions)
 
     def finished(self, unit: Unit, header: dict[str, Any], returns: np.ndarray) -> None:
         with self._lock:
             self._time.finished(unit.id, header.get("compile_seconds") or 0.0)
         self._left = [id for id in self._left if id != unit.id]
-        self._say(write=not self._left, unit=None, n=0, of=0, search=None, left=self._left)
+        self._say(None, write=not self._left, n=0, of=0, search=None, left=self._left)
         self._observer.finished(unit, header, returns)
 
-    def _say(self, *, write: bool = True, **state: Any) -> None:
+    def _say(self, unit: Unit | None, *, write: bool = True, **state: Any) -> None:
+        """Note what happens now, and the unit that runs from now on."""
         with self._lock:
-            self._state |= state
+            self._unit, self._news, self._patience = unit, time.monotonic(), STALLED
+            self._state |= {"unit": unit and unit.id, **state}
         if write:
             self._write()
 
@@ -193,6 +203,10 @@ class Heartbeat(Progress):
             # another process has written at the same time
             if self.expected.keys() - saved_estimates(self.folder.parent):
                 save_estimates(self.folder.parent, self.expected)
+            unit, silent = self._unit, time.monotonic() - self._news
+            if unit and silent >= self._patience:
+                self._patience = STALLED + 2 * self._patience
+                self._observer.stalled(unit, silent)
 
     def _write(self) -> None:
         with self._lock, contextlib.suppress(OSError):

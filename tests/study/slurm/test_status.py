@@ -5,6 +5,7 @@ import os
 import shutil
 import socket
 import subprocess
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from jbrl.base.files import write_whole
 from jbrl.cli.app import app
 from jbrl.play import machine as study_status
 from jbrl.play.unit import Unit
+from jbrl.study import progress
 from jbrl.study.cost import UnitCost
 from jbrl.study.plan import plan
 from jbrl.study.progress import Heartbeat, Progress
@@ -240,6 +242,37 @@ def test_an_estimate_that_another_process_has_overwritten_is_noted_again(folder,
         while "mine" not in store_module.saved_estimates(folder) and time.monotonic() < end:
             time.sleep(0.02)
         assert store_module.saved_estimates(folder) == {"other": 4.0, "mine": 3.0}
+
+
+class Stalled(Progress):
+    """Keeps what is said of units without news, and knows when it is said three times."""
+
+    def __init__(self) -> None:
+        self.said: list[tuple[str, float]] = []
+        self.thrice = threading.Event()
+
+    def stalled(self, unit: Unit, seconds: float) -> None:
+        self.said.append((unit.id, seconds))
+        if len(self.said) == 3:
+            self.thrice.set()
+
+
+def test_a_unit_without_news_is_reported_at_intervals_that_double(folder, monkeypatch):
+    monkeypatch.setattr(progress, "SECONDS", 0.01)
+    monkeypatch.setattr(progress, "STALLED", 0.05)
+    observer, units = Stalled(), plan(TABLES, folder).todo
+    with Heartbeat(folder, {}, observer) as heartbeat:
+        heartbeat.begin(units, units)
+        assert not observer.thrice.wait(0.3) and not observer.said, "nothing runs"
+        heartbeat.started(units[0])
+        assert observer.thrice.wait(20)
+        heartbeat.finished(units[0], {}, np.zeros(0))
+        time.sleep(0.1)  # a report may have been under way
+        reported = len(observer.said)
+        time.sleep(0.3)
+    assert len(observer.said) == reported and {id for id, _ in observer.said} == {units[0].id}
+    first, second, third = (seconds for _, seconds in observer.said[:3])
+    assert first >= 0.05 and second >= 0.15 and third >= 0.35
 
 
 def test_a_clock_that_was_set_back_makes_no_time_negative(folder):
