@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks import mutants
+from benchmarks import mutants, mutations
 from benchmarks.mutants import MUTANTS, Mutant
 
 
@@ -40,6 +40,21 @@ def test_outcomes_are_of_these_mutants_and_the_table_tells_them() -> None:
     assert all(found[mutant.name]["breaks"] == mutant.breaks for mutant in MUTANTS)
     table = mutants.RESULTS.with_suffix(".md").read_text()
     assert table == mutants.markdown(list(found.values()))
+
+
+def test_a_sample_is_drawn_from_all_modules_and_knows_their_tests(tmp_path: Path) -> None:
+    source = "def f(x: int = 4):\n    return max(x, 1) if x < 3 else g(x, -x)\n"
+    found = {m.new for m in mutations.mutations("one.py", source)}
+    assert found >= {"x <= 3", "min(x, 1)", "g(-x, x)", "(x)", "8", "6", "2"}
+    assert "(g(x, -x) if x < 3 else max(x, 1))" in found and len(found) == 8
+    for name, text in (("jbrl/one.py", source), ("tests/test_two.py", "from jbrl import one\n")):
+        (tmp_path / name).parent.mkdir()
+        (tmp_path / name).write_text(text)
+    (tmp_path / "tests" / "test_three.py").write_text("")
+    drawn = mutations.sample(5, 1, tmp_path)
+    assert len({m.name for m in drawn}) == 5 and drawn == mutations.sample(5, 1, tmp_path)
+    expected = [("tests/test_two.py",), ("tests/test_three.py",)]
+    assert mutations.test_sets(drawn[0], tmp_path) == expected
 
 
 Played = Callable[..., dict[str, Any]]

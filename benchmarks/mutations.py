@@ -1,0 +1,190 @@
+"""A random sample of mutants of the whole package, and the share that the tests find.
+
+python -m benchmarks.mutations [--number N] [--seed SEED] [--limit SECONDS] [--list]
+
+Lines of code are drawn evenly over all modules, and at each a mutant of its module: another
+operator, comparison or number, arguments, branches or functions exchanged, a condition, a keyword
+or a statement left out. Each is played as those of `mutants.py`, through the quick tests that
+import its module and then those of its folder; what survives is printed as a row for
+`mutants.toml`, to be judged: a mutant that only changes the speed or the look is none.
+"""
+
+import argparse
+import ast
+import itertools
+import json
+import random
+import re
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from benchmarks.mutants import LIMIT, ROOT, Mutant, copy_to, mutated, run_tests
+
+COMPARED = {"Lt": "<=", "LtE": "<", "Gt": ">=", "GtE": ">", "Eq": "!=", "NotEq": "=="}
+COMPARED |= {"In": "not in", "NotIn": "in", "Is": "is not", "IsNot": "is"}
+COMPUTED = {"Add": "-", "Sub": "+", "Mult": "/", "Div": "*", "FloorDiv": "*", "Mod": "//"}
+COMPUTED |= {"BitAnd": "|", "BitOr": "&", "RShift": "<<"}
+OPPOSITES = ("max min", "any all", "argmax argmin", "maximum minimum", "floor ceil", "log exp")
+OTHER = {a: b for pair in OPPOSITES for a, b in (pair.split(), pair.split()[::-1])}
+SETTINGS = ("parameter", "field", "Option", "Argument", "Annotated", "isinstance", "getattr")
+LONGEST = 3  # lines of what is replaced
+
+
+def left_out(tree: ast.AST) -> set[ast.AST]:
+    """Return the nodes whose change is none of behaviour: types, messages, declarations."""
+    found: set[ast.AST] = set()
+    for node in ast.walk(tree):
+        parts = [getattr(node, "annotation", None), getattr(node, "returns", None)]
+        parts += getattr(node, "decorator_list", [])
+        if isinstance(node, ast.JoinedStr | ast.Raise | ast.Assert):
+            parts.append(node)
+        if isinstance(node, ast.Call) and called(node) in SETTINGS:
+            parts.append(node)
+        found.update(*(ast.walk(part) for part in parts if part is not None))
+    return found
+
+
+def called(node: ast.Call) -> str:
+    return getattr(node.func, "id", getattr(node.func, "attr", ""))
+
+
+def changes(node: ast.AST) -> Iterator[str]:
+    """Yield texts that may stand in the place of an expression."""
+    text = ast.unparse
+    if isinstance(node, ast.Compare) and len(node.ops) == 1:
+        other = COMPARED[type(node.ops[0]).__name__]
+        yield f"{text(node.left)} {other} {text(node.comparators[0])}"
+    elif isinstance(node, ast.BinOp) and type(node.op).__name__ in COMPUTED:
+        yield f"(({text(node.left)}) {COMPUTED[type(node.op).__name__]} ({text(node.right)}))"
+    elif isinstance(node, ast.BoolOp):
+        other = " or " if isinstance(node.op, ast.And) else " and "
+        yield f"({other.join(f'({text(value)})' for value in node.values)})"
+    elif isinstance(node, ast.UnaryOp):
+        yield f"({text(node.operand)})"
+    elif isinstance(node, ast.IfExp):
+        yield f"({text(node.orelse)} if {text(node.test)} else {text(node.body)})"
+    elif isinstance(node, ast.Constant) and type(node.value) in (int, float):
+        yield repr(2 * node.value or 1)
+    elif isinstance(node, ast.Call):
+        if called(node) in OTHER:
+            name = text(node.func)
+            other = name[: len(name) - len(called(node))] + OTHER[called(node)]
+            yield text(ast.Call(ast.Name(other), node.args, node.keywords))
+        if (
+            len(node.args) > 1
+            and called(node) not in OTHER
+            and not any(isinstance(a, ast.Starred) for a in node.args)
+        ):
+            swapped = [node.args[1], node.args[0], *node.args[2:]]
+            yield text(ast.Call(node.func, swapped, node.keywords))
+        if node.keywords and all(keyword.arg for keyword in node.keywords):
+            yield text(ast.Call(node.func, node.args, node.keywords[:-1]))
+    elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
+        yield "None"
+
+
+def mutations(file: str, source: str) -> Iterator[Mutant]:
+    """Yield the mutants of a module; their names say where they are."""
+    tree = ast.parse(source)
+    without, lines = left_out(tree), source.splitlines(keepends=True)
+    for node in ast.walk(tree):
+        if node in without or getattr(node, "end_lineno", 0) - getattr(node, "lineno", 0) > LONGEST:
+            continue
+        for number, new in enumerate(changes(node)):
+            first, last = _place(lines, node)
+            old = source[first:last]
+            while source.count(old) > 1 and (first or last < len(source)):
+                # as many lines more as make it the only one
+                lower, upper = source.rfind("\n", 0, first - 1) + 1, source.find("\n", last) + 1
+                new = source[lower:first] + new + source[last:upper]
+                first, last = lower, upper or len(source)
+                old = source[first:last]
+            yield Mutant(f"{file}:{node.lineno}:{node.col_offset}:{number}", "", file, old, new, ())
+
+
+def _place(lines: list[str], node: Any) -> tuple[int, int]:
+    """Return where the text of a node begins and ends; the parser counts bytes of a line."""
+    starts = [0]
+    for line in lines:
+        starts.append(starts[-1] + len(line))
+
+    def at(line: int, byte: int) -> int:
+        return starts[line - 1] + len(lines[line - 1].encode()[:byte].decode())
+
+    return at(node.lineno, node.col_offset), at(node.end_lineno, node.end_col_offset)
+
+
+def sample(number: int, seed: int, root: Path = ROOT) -> list[Mutant]:
+    """Draw mutants of all modules in proportion to their lines of code."""
+    generator, package = random.Random(seed), root / "jbrl"
+    paths = sorted(package.rglob("*.py"))
+    sizes = [len(re.findall(r"^\s*[^\s#]", path.read_text(), re.MULTILINE)) for path in paths]
+    drawn = generator.choices(paths, sizes, k=number)
+    found = []
+    for path in sorted(set(drawn)):
+        source = path.read_text()
+        each = list(mutations(str(path.relative_to(package)), source))
+        generator.shuffle(each)
+        found += itertools.islice((m for m in each if _compiles(m, source)), drawn.count(path))
+    return found
+
+
+def _compiles(mutant: Mutant, source: str) -> bool:
+    try:
+        compile(mutated(mutant, source), mutant.file, "exec")
+    except (SyntaxError, ValueError):
+        return False
+    return True
+
+
+def test_sets(mutant: Mutant, root: Path = ROOT) -> list[tuple[str, ...]]:
+    """Return the test files that import a module of a mutant, and the others of its folder."""
+    module = ".".join(["jbrl", *Path(mutant.file).with_suffix("").parts])
+    package, _, name = module.rpartition(".")
+    importing = re.compile(rf"{re.escape(module)}\b|from {re.escape(package)} import .*\b{name}\b")
+    folder, near, others = root / "tests" / Path(mutant.file).parent, [], []
+    for path in sorted((root / "tests").rglob("test_*.py")):
+        if importing.search(path.read_text()):
+            near.append(str(path.relative_to(root)))
+        elif path.parent == folder:
+            others.append(str(path.relative_to(root)))
+    return [tuple(files) for files in (near, others) if files]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
+    parser.add_argument("--number", type=int, default=100)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--limit", type=float, default=LIMIT, help="seconds for a set of tests")
+    parser.add_argument("--list", action="store_true", help="say which there are, and run nothing")
+    options = parser.parse_args()
+    drawn, survivors = sample(options.number, options.seed), 0
+    with tempfile.TemporaryDirectory(prefix="mutants-") as name:
+        folder = Path(name) / "copy"
+        folder.mkdir()
+        copy_to(folder)
+        for mutant in drawn:
+            if options.list or survives(mutant, folder, options.limit):
+                survivors += 1
+                rows = {"name": mutant.name, "file": mutant.file}
+                rows |= {"old": mutant.old, "new": mutant.new}
+                print(*(f"{key} = {json.dumps(text)}" for key, text in rows.items()), "", sep="\n")
+    if not options.list:
+        print(f"{len(drawn) - survivors} of {len(drawn)} mutants are found")
+
+
+def survives(mutant: Mutant, folder: Path, limit: float) -> bool:
+    """Return whether all tests of a mutant pass in a copy of the package."""
+    path = folder / mutant.path
+    source = path.read_text()
+    path.write_text(mutated(mutant, source))
+    try:
+        return all(run_tests(folder, tests, limit)[0] == "passed" for tests in test_sets(mutant))
+    finally:
+        path.write_text(source)
+
+
+if __name__ == "__main__":
+    main()
