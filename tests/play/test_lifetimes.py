@@ -80,7 +80,7 @@ def test_costly_decisions_make_groups_fewer_and_change_nothing(expected, monkeyp
     """A block of all lanes takes a few seconds: what a kill may lose."""
     batch = run_of().batch
     each = LONGEST_BLOCK / (NARROWEST * BLOCK)  # of a decision: one group is all that fits
-    monkeypatch.setattr(blocks, "cost", lambda *_: Cost(steps=each / SECONDS_PER_STEP))
+    monkeypatch.setattr(lifetimes, "cost", lambda *_: Cost(steps=each / SECONDS_PER_STEP))
     fewer = run_of()
     assert fewer.batch == 2 * NARROWEST < batch
     np.testing.assert_array_equal(scores(fewer), expected)
