@@ -110,6 +110,7 @@ def test_overview_says_best_and_tied(report):
 def test_undone_units_are_announced_and_listed():
     scores, returns = undo(*undo(*study(), "BEB", "failed"), "Random")
     reason = scores["status"].map({"failed": "no memory"}).fillna("")
+    scores.loc[scores["algorithm"] == "Optimal", "device"] = "gpu"
     report = report_of(scores.assign(reason=reason), returns)
     assert text(report.notices[0].words).startswith("2 of 10 units have no result")
     undone = chapter(report, "Undone")
@@ -125,6 +126,9 @@ def test_undone_units_are_announced_and_listed():
         ],
         ["GC", "Random", "{}", "missing", ""],
     ]
+    table = next(t for t in blocks(report, Table) if t.id == "gc--agents")
+    devices = [getattr(row.cells[-1], "text", row.cells[-1]) for row in table.rows]
+    assert sorted(devices) == ["cpu x2", "cpu x2", "gpu", "–", "–"]
 
 
 def test_best_agent_of_each_algorithm_as_in_figs_9_and_13(report):
