@@ -5,6 +5,7 @@ import json
 from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from jbrl.choice import Choice
 from jbrl.chooser import Chooser
 from jbrl.cli.app import app
 from jbrl.play.protocol import Protocol
+from jbrl.play.stepping import Latency
 from jbrl.problems.lookup import problem
 from jbrl.racer import Clock, Kept, Racer, Times
 from jbrl.study.portfolio import Candidate, portfolio
@@ -223,6 +225,32 @@ class Simulated(Racer):
 
     def policy(self) -> Any:
         return None
+
+
+@pytest.mark.parametrize(
+    ("median", "p99", "spent", "measured", "kept"),
+    [
+        (0.1, [4, 0.9, 9], 0, 2, 0.9),  # the first of 20 decisions, the others of 300
+        (0.1, [4, 5, 3, 7], 0, 4, 3),
+        (0.1, [4, 5, 7, 3], 0, 4, 3),
+        (2.0, [4, 5], 0, 1, 4),  # slow in any case
+        (0.1, [4, 5], 75, 1, 4),  # no time for 300 of them
+    ],
+)
+def test_decisions_that_were_slow_by_chance_are_measured_again(
+    median: float, p99: list[float], spent: float, measured: int, kept: float
+) -> None:
+    asked: list[int] = []
+
+    def latency(n: int) -> Latency:
+        asked.append(n)
+        return Latency(median, p99[len(asked) - 1], n, 1, 0.0, float(len(asked)))
+
+    policy = SimpleNamespace(latency=latency)
+    racer: Any = SimpleNamespace(policy=lambda: policy, _clock=SimpleNamespace(spent=spent))
+    found = Racer._latency(racer, 1.0, 100.0)
+    assert asked == ([20] + 3 * [300])[:measured]
+    assert found.p99 == kept and found.compile_seconds == 1
 
 
 @pytest.mark.parametrize("name", ["GC", "Catch", "CartPole"])
