@@ -12,7 +12,6 @@ from jbrl.base.errors import JbrlError, bytes_text, shown
 from jbrl.play import batching
 from jbrl.play.machine import memory_bytes
 from jbrl.play.timing import Turns
-from jbrl.rollout.contract import Agent
 
 LEAST_BARE = 2**20  # bytes; a smaller number in a text lacks its unit
 SHARE = 0.8  # of the memory there is, by default
@@ -100,16 +99,6 @@ class Capacity:
 
     resources: Resources
     lanes: int  # MDPs at once on each device
-    chunk: int | None  # MDPs between two checkpoints; None: as many as one compiled call plays
-
-    @classmethod
-    def of(
-        cls, agent: Agent, n_environments: int, chunk: int | None, resources: Resources
-    ) -> "Capacity":
-        """Return the largest capacity that a unit of work may use."""
-        return cls(
-            resources, batching.lanes_per_device(agent, n_environments, resources.devices), chunk
-        )
 
     @property
     def max_lanes(self) -> int | None:
@@ -134,22 +123,15 @@ class Capacity:
         )
 
     def smaller(self) -> "Capacity | None":
-        """Return the next capacity to try: chunks of one call, then half as much in a call, and
-        half of that; None after the last.
+        """Return the next capacity to try, half as much in a call; None after the last.
 
         On CPUs a call is made smaller by using fewer devices, never by fewer lanes, which might
         round differently.
         """
-        if self.chunk is not None and self.chunk > self.call:
-            return replace(self, chunk=self.call)
-        if self.resources.on_cpu:
-            devices = self.resources.devices
-            half = replace(
-                self, resources=replace(self.resources, devices=devices[: len(devices) // 2])
-            )
-        else:
-            half = replace(self, lanes=self.lanes // 2)
-        return replace(half, chunk=self.chunk and min(self.chunk, half.call)) if half.call else None
+        if not self.resources.on_cpu:
+            return replace(self, lanes=self.lanes // 2) if self.lanes > 1 else None
+        half = self.resources.devices[: len(self.resources.devices) // 2]
+        return replace(self, resources=replace(self.resources, devices=half)) if half else None
 
     def __str__(self) -> str:
         """Describe the capacity, for messages."""

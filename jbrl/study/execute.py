@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from jbrl.play import compilation
+from jbrl.play.batching import lanes_per_device
 from jbrl.play.experiment import Run
 from jbrl.play.lifetimes import Lifetimes
 from jbrl.play.play import make_run
@@ -116,7 +117,8 @@ def _joins(unit: Unit, played: Played) -> bool:
 
 def _run(unit: Unit, store: Store, progress: Progress, resources: Resources) -> Outcome:
     """Run a unit by itself, with less at once as long as memory does not suffice."""
-    capacity = Capacity.of(unit.agent, unit.protocol.n_environments, unit.chunk, resources)
+    n, devices = unit.protocol.n_environments, resources.devices
+    capacity = Capacity(resources, lanes_per_device(unit.agent, n, devices))
     while True:
         run = make_run(
             unit.agent,
@@ -127,7 +129,7 @@ def _run(unit: Unit, store: Store, progress: Progress, resources: Resources) -> 
         )
         try:
             played = before(unit, store, run.scheduler.platform)
-            work = _Work([unit], [run], [played], store, progress, capacity.chunk)
+            work = _Work([unit], [run], [played], store, progress, unit.chunk)
             ((_, outcome),) = work.outcomes()
             return outcome
         except Exception as error:
