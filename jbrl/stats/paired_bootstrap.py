@@ -223,7 +223,7 @@ def bca_intervals(
 
 
 def bca_levels(
-    below: np.ndarray, count: int, acceleration: np.ndarray, levels: np.ndarray | float
+    below: np.ndarray, count: int, acceleration: np.ndarray | float, levels: np.ndarray | float
 ) -> np.ndarray:
     """Return levels of quantiles corrected for bias and acceleration, of the shape of all together.
 

@@ -25,11 +25,10 @@ from itertools import combinations
 
 import numpy as np
 import pandas as pd
-from scipy.special import ndtr, ndtri
 
 from jbrl.base.errors import JbrlError
 from jbrl.stats.labels import varied
-from jbrl.stats.paired_bootstrap import both_means, check_level, draw_counts, pair
+from jbrl.stats.paired_bootstrap import bca_levels, both_means, check_level, draw_counts, pair
 
 MEASURES = ("tuned", "single", "sensitivity", "dimension")
 ENDS = ("lower", "upper")
@@ -145,9 +144,7 @@ def _corrected(drawn: np.ndarray, tails: tuple[float, float]) -> np.ndarray:
     """
     point, spread = drawn[0], drawn[1:]
     below = ((spread < point).mean() + (spread <= point).mean()) / 2
-    smallest = 0.5 / len(spread)
-    bias = ndtri(np.clip(below, smallest, 1 - smallest))
-    ends: np.ndarray = np.quantile(spread, ndtr(2 * bias + ndtri(tails)))
+    ends: np.ndarray = np.quantile(spread, bca_levels(below, len(spread), 0.0, np.array(tails)))
     return ends
 
 
