@@ -1,4 +1,4 @@
-"""What an algorithm gains by settings of its parameters for each environment, beside one for all.
+"""Gain of an algorithm by settings of its parameters for each environment, beside one for all.
 
 Performance is the mean score of a setting in an environment, normalised so that the 5th percentile
 of all settings of all algorithms there is 0 and the 95th is 1; it is not cut to that range.
