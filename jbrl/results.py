@@ -14,7 +14,7 @@ import pandas as pd
 from jbrl.base.errors import JbrlError
 from jbrl.base.schema import AGENT
 from jbrl.stats.brackets import of_experiments, with_digests
-from jbrl.stats.labels import agent_names, oracles_of
+from jbrl.stats.labels import agent_names, named_of, oracles_of
 from jbrl.stats.table import check_returns, factor95, summarise
 from jbrl.study.storage.archive import Archive, write_archive
 from jbrl.study.storage.store import Store
@@ -260,6 +260,7 @@ class Results:
             oracles_of(manifest),
             rules_of(manifest),
             of_experiments(with_digests(manifest, self.units)),
+            named=named_of(manifest),
         )
 
     def _pooled(self) -> pd.DataFrame:

@@ -13,6 +13,7 @@ from typer.testing import Result
 
 import jbrl
 from jbrl.agents import registry
+from jbrl.problems.problem import DirichletProblem, EnvironmentProblem
 from tests.terminal import call, refused, rows
 
 STUDY = """
@@ -360,3 +361,52 @@ def test_a_unit_that_fails_is_recorded_and_the_others_go_on(
     assert f"failed: {shapes}" in result.stderr
     result = run("Unwritten", BROKEN.replace("def reset", "def begin"))
     assert "failed: NotImplementedError: Unwritten has no method reset" in result.stderr
+
+
+NO_DISTRIBUTION = jbrl.DirichletMDPs(-1, 1, 1)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (lambda: DirichletProblem("x", "x", -1), "problem 'x': -1: expected DirichletMDPs"),
+        (lambda: DirichletProblem("x", "x", NO_DISTRIBUTION), "concentrations has shape ()"),
+        (lambda: EnvironmentProblem("x", "x", -1), "expected an environment"),
+        (lambda: jbrl.play("Random", test=NO_DISTRIBUTION), "(concentrations=-1, rewards=1, "),
+        (lambda: jbrl.problem(None), "problem = None: expected a problem, or the name of one, for"),
+        (lambda: jbrl.simulate("Random", "GC", 0), "simulate('Random', 'GC'): expected an agent"),
+        (lambda: jbrl.Steps(-1), "horizon = -1: expected an integer from 1"),
+        (lambda: jbrl.Episodes(float("nan")), "episodes = nan: expected an integer from 1"),
+    ],
+)
+def test_a_wrong_argument_in_python_is_refused_in_one_sentence(given: Any, message: str) -> None:
+    with pytest.raises(jbrl.JbrlError) as error:
+        given()
+    assert message in str(error.value) and "\n" not in str(error.value)
+
+
+def test_no_scores_are_pointed_at_where_all_units_have_failed(tmp_path: Path) -> None:
+    (tmp_path / "failing.py").write_text(FAILING)
+    study = tmp_path / "study.toml"
+    study.write_text(STUDY.replace('"Random"', '"failing:Failing"'))
+    run = ("run", study, "--out", tmp_path / "out", "--only")
+    result = call(*run, "Failing")
+    assert result.exit_code == 1 and "0 units done, 1 failed" in result.output
+    assert "See 'jbrl" not in result.output and "jbrl scores" not in result.output
+    assert "See 'jbrl scores" in call(*run, "epsilon=0.5|Failing").output
+
+
+FAILING = '''
+import jbrl
+
+
+@jbrl.register_agent("Failing in a test")
+class Failing(jbrl.Agent):
+    """Fail while it learns."""
+
+    def train(self, key, prior):
+        raise ValueError("no")
+
+    def act(self, key, state, observation):
+        return observation, state
+'''

@@ -330,7 +330,7 @@ def test_lists_hold_everything_that_is_registered(monkeypatch: pytest.MonkeyPatc
 def test_an_agent_is_shown_with_what_it_needs() -> None:
     shown = call("show", "BEB").stdout
     assert "  beta = 2.0: " in shown and "states by number and a Dirichlet prior" in shown
-    assert "@" in shown, "its source"
+    assert "@" in shown and "Page: docs/agents/beb.md" in shown
     assert "searches offline" in call("show", "OPPS-DS").stdout
 
 

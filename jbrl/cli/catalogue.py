@@ -293,8 +293,16 @@ def _described_agent(name: str) -> list[str]:
         "",
         f"Needs: {needs}{'; searches offline, on the prior' if learns else ''}.",
         "Cost: 'jbrl run STUDY --dry-run' estimates it for a study.",
+        *(f"Page: docs/agents/{page.name}" for page in _pages(name)),
     ]
     return [*lines, "", *_cited(name)] if entry.cite else lines
+
+
+def _pages(name: str) -> list[Path]:
+    """Return the page about an agent, where a checkout or a source archive has it."""
+    pages = (Path(__file__).parents[2] / "docs" / "agents").glob("*.md")
+    own = re.compile(rf"^```{{parameters}} {re.escape(name)}( |$)", re.MULTILINE)
+    return [page for page in sorted(pages) if own.search(page.read_text("utf-8"))]
 
 
 def _described(problem: "EnvironmentProblem") -> list[str]:

@@ -18,7 +18,7 @@ import numpy as np
 from jax import Array
 from typing_extensions import TypeVar
 
-from jbrl.base.errors import JbrlError, Register, with_hints
+from jbrl.base.errors import JbrlError, Register, shown, with_hints
 from jbrl.base.host_values import find_host_values, refusal
 from jbrl.base.plugins import explained, is_outside, summary
 from jbrl.base.pytree import record
@@ -186,6 +186,8 @@ def check_environment(environment: Environment[Any], where: str) -> None:
       JbrlError: a method fails, returns something of the wrong structure, shape or dtype, or, in a
         class outside jbrl, takes random numbers or times from the host.
     """
+    if not isinstance(environment, Environment):
+        raise JbrlError(f"{where}: {shown(environment)}: expected an environment")
     environment = as_arrays(environment)
     for path, leaf in jax.tree.leaves_with_path(environment):
         if not hasattr(leaf, "dtype"):

@@ -10,7 +10,7 @@ import jax
 import numpy as np
 from jax import Array
 
-from jbrl.base.errors import JbrlError
+from jbrl.base.errors import JbrlError, shown
 from jbrl.base.pytree import record
 from jbrl.mdp import sampling
 from jbrl.mdp.mdp import MDP
@@ -90,6 +90,8 @@ def check_mdps(
         row without a positive concentration, a reward that is not finite or beyond 1e30, an initial
         state that does not exist.
     """
+    if not isinstance(mdps, DirichletMDPs):
+        raise JbrlError(f"{where}: {shown(mdps)}: expected DirichletMDPs")
     weights = _numbers(mdps.concentrations, where, concentrations)
     n_states = weights.shape[0]
     if weights.shape[2] != n_states:

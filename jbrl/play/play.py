@@ -167,4 +167,4 @@ def resolve_problem(given: str | Problem) -> Problem:
     """
     if is_host_environment(given):
         return host_problem(given)
-    return given if isinstance(given, Problem) else problem(str(given), Path.cwd())
+    return given if isinstance(given, Problem) else problem(given, Path.cwd())

@@ -61,20 +61,20 @@ class Protocol:
         if not (isinstance(prior, DirichletProblem) and isinstance(test, DirichletProblem)):
             if prior.spec != test.spec:
                 raise JbrlError(
-                    f"prior '{prior.name}' has {prior.spec}, test '{test.name}' has {test.spec}: "
-                    "expected the same observations and actions"
+                    f"prior '{prior.short_name}' has {prior.spec}, test '{test.short_name}' has "
+                    f"{test.spec}: expected the same observations and actions"
                 )
             return
         if prior.mdps.concentrations.shape != test.mdps.concentrations.shape:
             raise JbrlError(
-                f"prior '{prior.name}' has {prior.mdps.n_states} states and "
-                f"{prior.mdps.n_actions} actions, test '{test.name}' has {test.mdps.n_states} and "
-                f"{test.mdps.n_actions}: expected the same sizes"
+                f"prior '{prior.short_name}' has {prior.mdps.n_states} states and "
+                f"{prior.mdps.n_actions} actions, test '{test.short_name}' has "
+                f"{test.mdps.n_states} and {test.mdps.n_actions}: expected the same sizes"
             )
         if not np.array_equal(prior.mdps.rewards, test.mdps.rewards):
             raise JbrlError(
-                f"prior '{prior.name}' and test '{test.name}' have different rewards: expected "
-                "the same, since agents know them"
+                f"prior '{prior.short_name}' and test '{test.short_name}' have different rewards: "
+                "expected the same, since agents know them"
             )
 
     @property

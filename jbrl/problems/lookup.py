@@ -88,6 +88,10 @@ def problem(name: str | Path, base: Path | None = None) -> Problem:
     >>> jbrl.problem("GC(n_states=8)").mdps.concentrations.shape
     (8, 3, 8)
     """
+    if not isinstance(name, str | Path):
+        raise JbrlError(
+            f'problem = {shown(name)}: expected a problem, or the name of one, for example "GC"'
+        )
     text, base = str(name), base or Path.cwd()
     if text.casefold().endswith(".json"):
         return read_json(base / text)

@@ -125,7 +125,8 @@ class DirichletProblem(Problem):
                 f"episodes = {lifetime.episodes}: the MDPs of '{self.short_name}' never end: "
                 "expected horizon"
             )
-        return DirichletPrior(self.mdps, jnp.float32(discount), lifetime.steps)
+        # NumPy's: an array of JAX takes a hundred times as long, for each of thousands of units
+        return DirichletPrior(self.mdps, np.float32(discount), lifetime.steps)  # type: ignore[arg-type]
 
 
 @dataclasses.dataclass(frozen=True, repr=False)

@@ -222,6 +222,7 @@ def sections(
     rules: Mapping[str, Rules] | None = None,
     brackets: Mapping[str, Bracket] | None = None,
     metrics: Metrics = no_metrics,
+    named: Mapping[str, Sequence[str]] | None = None,
 ) -> list[Section]:
     """Return the experiments of a study, in order of first appearance.
 
@@ -233,6 +234,7 @@ def sections(
       rules: of experiments, by name; those of the others are `Rules()`.
       brackets: of the Bayes-optimal values of experiments, by name, where they are known.
       metrics: what is recorded beside the scores of an agent.
+      named: parameters that the study sets, of algorithms: what is shown of their only agent.
 
     Raises:
       JbrlError: a column is missing, there is no row, a row occurs twice, a finished unit has no
@@ -241,7 +243,7 @@ def sections(
     scores = _check(scores)
     returns = check_returns(returns, RETURNS)
     parts: list[Section] = []
-    for name, rows in _named(scores).groupby("experiment", sort=False):
+    for name, rows in _named(scores, named or {}).groupby("experiment", sort=False):
         experiment, own = str(name), returns[returns["experiment"] == name]
         played = (rules or {}).get(experiment, Rules())
         table, note = _marked(rows, own, oracles)
@@ -294,11 +296,12 @@ def _check(scores: pd.DataFrame) -> pd.DataFrame:
     return scores.assign(n=n)
 
 
-def _named(scores: pd.DataFrame) -> pd.DataFrame:
+def _named(scores: pd.DataFrame, named: Mapping[str, Sequence[str]]) -> pd.DataFrame:
     """Return the table with `NAMES`: of the parameters, only those in which the agents of an
-    algorithm differ.
+    algorithm differ; of an only agent, those that are `named`.
     """
-    shown = scores.groupby("algorithm", sort=False)["parameters"].agg(list).map(varied)
+    by_algorithm = scores.groupby("algorithm", sort=False)["parameters"]
+    shown = {name: varied(own) or named.get(name) for name, own in by_algorithm}
     agents = list(zip(scores["algorithm"], scores["parameters"], strict=True))
     settings = [parameters_text(parameters, shown[name]) for name, parameters in agents]
     labels = [

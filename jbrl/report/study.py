@@ -24,7 +24,7 @@ from jbrl.report.style import styles
 from jbrl.report.tables import FILES, write_tables
 from jbrl.report.text import rules_of
 from jbrl.stats.brackets import of_experiments
-from jbrl.stats.labels import oracles_of
+from jbrl.stats.labels import named_of, oracles_of
 
 MANY_ROWS = 300  # of scores from which on experiments are drawn side by side
 Result = TypeVar("Result")
@@ -72,7 +72,8 @@ def write_report(
     page, place = ("index", out) if form == "html" else ("report", out / form)
     oracles = oracles_of(manifest)
     parts = sections(
-        scores, returns, oracles, rules_of(manifest), of_experiments(manifest), metrics
+        *(scores, returns, oracles, rules_of(manifest), of_experiments(manifest), metrics),
+        named_of(manifest),
     )
     looks = styles(scores["algorithm"], oracles)
     chapters = None

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 from jax import Array, lax
 
-from jbrl.base.errors import JbrlError
+from jbrl.base.errors import JbrlError, shown
 from jbrl.base.pytree import record
 from jbrl.environments.environment import Environment
 from jbrl.environments.spec import Lifetime, Steps
@@ -97,6 +97,11 @@ def simulate(
     (4,)
     """
     name = type(agent).__name__
+    if not isinstance(agent, Agent) or not isinstance(environment, Problem | Environment):
+        raise JbrlError(
+            f"simulate({shown(agent)}, {shown(environment)}): expected an agent, and a problem or "
+            'an environment, such as jbrl.agents.Random() and jbrl.problem("GC")'
+        )
     if isinstance(agent, OfflineSearch):
         raise JbrlError(
             f"{name} learns on the host before it plays: expected another agent, for example the "

@@ -19,6 +19,12 @@ def oracles_of(manifest: Mapping[str, Any]) -> set[str]:
     return {*(manifest.get("oracles") or ()), *(u["algorithm"] for u in units if u.get("oracle"))}
 
 
+def named_of(manifest: Mapping[str, Any]) -> dict[str, list[str]]:
+    """Return names of the parameters that a study sets, of each algorithm that it lists by name."""
+    tables = manifest.get("agents") or []
+    return {t["algorithm"]: [name for name in t if name != "algorithm"] for t in tables}
+
+
 def lifetimes_of(manifest: Mapping[str, Any]) -> dict[str, str]:
     """Return the lifetimes of experiments in words ("250 steps", "100 episodes"), by name, where
     they are known.

@@ -333,7 +333,13 @@ class Calibration:
           resources: that they are run with; None: these devices, and most of the memory.
         """
         resources = resources or Resources(self.devices)
-        programs = [cost.program(unit) for unit in units]
+        known: dict[Any, tuple[Any, ...]] = {}  # of units that differ in the seed alone
+        programs = []
+        for unit in units:
+            own = (unit.experiment, id(unit.agent))
+            if own not in known:
+                known[own] = cost.program(unit)
+            programs.append(known[own])
         beside = Counter[tuple[Any, ...]]()
         for unit, program in zip(units, programs, strict=True):
             beside[program] += unit.protocol.n_environments

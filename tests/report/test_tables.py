@@ -363,3 +363,10 @@ def test_brackets_are_found_by_the_digest_of_the_distribution() -> None:
     renamed = {**row, "experiment": "a name of its own"}
     assert comparison.bayes_share(renamed, {"a name of its own": known.digest}) == by_name
     assert comparison.bayes_share(renamed, {}) == ""
+
+
+def test_an_only_agent_is_shown_with_the_parameters_that_the_study_sets():
+    agents = [("BEB", {"beta": 2.0, "bonus": "pair"}), ("Random", {}), ("PSRL", {"period": 5})]
+    named = {"BEB": ["beta"], "Random": []}
+    (found,) = sections.sections(*study(agents=agents, experiments=[("GC",) * 3]), named=named)
+    assert set(found.table["label"]) == {"BEB (β = 2)", "Random", "PSRL (period = 5)"}

@@ -215,7 +215,7 @@ def test_an_environment_that_does_not_keep_to_the_contract_is_refused(tmp_path, 
     ("change", "message"),
     [
         ({"problem": "Chian-10d"}, "unknown problem 'Chian-10d'; did you mean 'Chain-10d'"),
-        ({"prior": "GC"}, "prior 'GChain distribution' has observations .*: expected the same"),
+        ({"prior": "GC"}, "prior 'GC' has observations .*: expected the same"),
         ({"episodes": 0}, "episodes = 0: expected an integer from 1"),
         ({"horizon": 3}, "both horizon = 3 and episodes = 8: expected one of them"),
         ({"problem": "GC"}, "episodes = 8: the MDPs of 'GC' never end"),
