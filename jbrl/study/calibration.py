@@ -333,27 +333,29 @@ class Calibration:
           resources: that they are run with; None: these devices, and most of the memory.
         """
         resources = resources or Resources(self.devices)
-        known: dict[Any, tuple[Any, ...]] = {}  # of units that differ in the seed alone
-        programs = []
-        for unit in units:
-            own = (unit.experiment, id(unit.agent))
-            if own not in known:
-                known[own] = cost.program(unit)
-            programs.append(known[own])
+        # units with the same differ in the seed alone, of which there may be thousands
+        alike = [(unit.experiment, id(unit.agent)) for unit in units]
+        known = {
+            own: cost.program(unit) for own, unit in dict(zip(alike, units, strict=True)).items()
+        }
+        programs = [known[own] for own in alike]
         beside = Counter[tuple[Any, ...]]()
         for unit, program in zip(units, programs, strict=True):
             beside[program] += unit.protocol.n_environments
         compiled: set[tuple[Any, ...]] = set()
         searched: set[str | None] = {None}
-        estimates = {}
-        for unit, program in zip(units, programs, strict=True):
-            search, n = unit.knowledge_id, unit.protocol.n_environments
-            parts, factor, measured = self._parts(
-                unit, compiled=program in compiled, searched=search in searched
-            )
-            n = beside[program] if unit.protocol.together else n
-            size = cost.bytes_at_once(unit, n, factor, resources)
-            estimates[unit.id] = Estimate(parts, size, measured=measured)
+        estimates: dict[str, Estimate] = {}
+        found: dict[Any, Estimate] = {}
+        for unit, program, own in zip(units, programs, alike, strict=True):
+            search = unit.knowledge_id
+            case = own, program in compiled, search in searched
+            if case not in found:
+                parts, factor, measured = self._parts(unit, compiled=case[1], searched=case[2])
+                together = unit.protocol.together
+                n = beside[program] if together else unit.protocol.n_environments
+                size = cost.bytes_at_once(unit, n, factor, resources)
+                found[case] = Estimate(parts, size, measured=measured)
+            estimates[unit.id] = found[case]
             compiled.add(program)
             searched.add(search)
         return estimates

@@ -59,6 +59,18 @@ def test_what_is_not_measured_is_as_slow_as_the_machine(tmp_path):
             assert getattr(parts, part) == pytest.approx(2 * getattr(plain, part))
 
 
+def test_units_that_differ_in_their_seed_are_estimated_once(tmp_path, monkeypatch):
+    study, asked = units({"algorithm": "PSRL"}, seed=list(range(40))), []
+    size = cost.bytes_at_once
+    monkeypatch.setattr(cost, "bytes_at_once", lambda *given: asked.append(given) or size(*given))
+    found = Calibration(folder=tmp_path).estimates(study)
+    experiments = {unit.experiment for unit in study}
+    assert len(found) == 40 * len(experiments) and len(asked) <= 2 * len(experiments)
+    alone = Calibration(folder=tmp_path).estimates(study[:1])
+    assert found[study[0].id] == alone[study[0].id]
+    assert found[study[0].id].cost.compiling > 0 == found[study[1].id].cost.compiling
+
+
 def test_the_speed_of_the_machine_is_measured_once():
     device = jax.devices()[0]
     speed = calibration.speed_of(device)
