@@ -498,21 +498,24 @@ def load_policy(folder: str | Path, *, compile_cache: str | Path | None = None) 
     _, arrays = read_arrays(place / ARRAYS)
     try:
         found = _rebuilt(place, about, arrays)
-    except (KeyError, TypeError, IndexError, AttributeError) as error:
+        digest, wanted = found.digest, str(about["policy"])
+        compare_versions(place, about["versions"])
+    except JbrlError:
+        raise
+    except Exception as error:  # of whatever stands in the place of a field
         raise JbrlError(f"{place / ABOUT}: field {error}: expected as `save` writes it") from None
-    if found.digest != about["policy"]:
+    if digest != wanted:
         raise JbrlError(
             f"{place}: another policy than the one that was saved: expected the digest "
-            f"{about['policy'][:12]}, has {found.digest[:12]}"
+            f"{wanted[:12]}, has {digest[:12]}"
         )
-    compare_versions(place, about["versions"])
     return found
 
 
 def _rebuilt(place: Path, about: dict[str, Any], arrays: dict[str, np.ndarray]) -> Policy:
     """Return the policy, its digest still to be compared."""
     problem = read_problem(place, about, arrays)
-    kind, fields = next(iter(about["lifetime"].items()))
+    ((kind, fields),) = about["lifetime"].items()
     lifetime: Lifetime = {"Steps": Steps, "Episodes": Episodes}[kind](**fields)
     prior = problem.prior(lifetime, about["discount"])
     given = read_agent(place, about["agent"])

@@ -19,7 +19,7 @@ import numpy as np
 from jbrl.agents.complete import build
 from jbrl.agents.registry import AGENTS, find_agent
 from jbrl.base.errors import JbrlError, JbrlWarning, shown
-from jbrl.base.files import write_whole
+from jbrl.base.files import check_file, write_whole
 from jbrl.environments.spec import Box, Discrete, Spec
 from jbrl.mdp.dirichlet import distribution
 from jbrl.play.batching import is_key
@@ -65,6 +65,8 @@ def write_folder(
 
 def read_about(place: Path) -> dict[str, Any]:
     """Return the content of `policy.json`, after checking the digests of all files."""
+    for name in (ABOUT, ARRAYS, CARD):
+        check_file(place / name)
     path = place / ABOUT
     try:
         about = files.unpack_json(path.read_bytes())
@@ -176,10 +178,15 @@ def compare_versions(place: Path, saved: dict[str, str]) -> None:
 
 def read_arrays(path: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     """Return header and arrays of a sealed file."""
+    check_file(path)
     try:
         header, arrays, _ = files.unpack(path.read_bytes())
     except OSError as error:
         raise JbrlError(f"{path}: cannot be read: {error.strerror}") from None
+    except MemoryError as error:
+        raise JbrlError(
+            f"{path}: cannot be read: {error or 'the memory does not suffice'}"
+        ) from None
     except files.DamagedError as error:
         raise JbrlError(f"{path}: not what was saved: {error}") from None
     return header, arrays

@@ -19,11 +19,13 @@ from typing import Any
 
 import numpy as np
 
-from jbrl.base.errors import JbrlError
+from jbrl.base.errors import JbrlError, bytes_text
+from jbrl.play.machine import available_memory
 from jbrl.play.unit import canonical
 
 DIGITS = 64  # of a SHA-256, hexadecimal
 HEADER = "header"
+LARGE = 1 << 28  # bytes of arrays, beyond which they are compared with the memory that is free
 _NPZ_LABEL = b"sha256:"
 _NPY_MAGIC = b"\x93NUMPY\x01\x00"
 _JSON_LABEL, _JSON_END = b'"sha256": "', b'"\n}\n'
@@ -70,6 +72,7 @@ def unpack(
     _check_seal(content, content.endswith(_NPZ_LABEL, 0, max(0, len(content) - DIGITS)))
     try:
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
+            _check_size(sum(member.file_size for member in archive.infolist()))
             members = {name.removesuffix(".npy"): name for name in archive.namelist()}
             header = json.loads(_array(archive.read(members.pop(HEADER))).tobytes())
             wanted = [name for name in sorted(members) if names is None or name in names]
@@ -80,6 +83,16 @@ def unpack(
     except Exception as error:
         # zip archives, NumPy and JSON have a dozen errors for invalid bytes
         raise DamagedError(str(error) or type(error).__name__) from None
+
+
+def _check_size(needed: int) -> None:
+    """Refuse arrays that a small file may hold, compressed, and no memory.
+
+    Raises:
+      MemoryError: they take more than is free.
+    """
+    if needed > LARGE and 0 < (free := available_memory()) < needed:
+        raise MemoryError(f"its arrays take {bytes_text(needed)}, {bytes_text(free)} are free")
 
 
 def _array(content: bytes) -> np.ndarray:
