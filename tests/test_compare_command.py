@@ -12,6 +12,7 @@ import pytest
 import jbrl
 from jbrl.base.errors import JbrlError
 from jbrl.cli.evaluate import _short
+from jbrl.report.comparison import BEST, SAME, WAY_NAMES, _way
 from jbrl.study.file import Study, load_study
 from jbrl.study.storage import files
 from tests.published_study import rows, sample, study
@@ -93,6 +94,24 @@ def test_from_python(folder: Path) -> None:
     numbers = dict.fromkeys(("difference", "combined", "apart"), 0.12345)
     other = dataclasses.replace(comparison, table=comparison.table.assign(**numbers))
     assert _short(other).iloc[0][list(numbers)].tolist() == [0.123, 0.123, 0.1]
+
+
+@pytest.mark.parametrize(
+    ("way", "agent", "parameters", "strong"),
+    [
+        (SAME, "BEB", "{}", True),
+        (SAME, "BEB", '{"beta": 2}', False),
+        (SAME, "BOSS", "{}", False),
+        (BEST, "BEB", "{}", False),
+    ],
+)
+def test_the_way_that_decides_is_bold(way: str, agent: str, parameters: str, strong: bool) -> None:
+    played = {"way": way, "agent": agent, "parameters": parameters}
+    cell = _way(
+        {**played, "agrees": strong, "mean": 4.0, "ci95": 0.5}, {"agent": "BEB", "parameters": "{}"}
+    )
+    assert (cell.text, cell.strong) == ("4.00 ± 0.50", strong)
+    assert cell.hint.startswith(WAY_NAMES[way]) and ("does not" in cell.hint) != strong
 
 
 def test_the_page(folder: Path, tmp_path: Path) -> None:

@@ -5,7 +5,6 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pandas as pd
 
 from jbrl.base.files import writing
@@ -16,7 +15,7 @@ from jbrl.report.files import save, write_document
 from jbrl.report.latex import fragment
 from jbrl.report.style import styles
 from jbrl.report.text import ABSENT, count, decimals_for, slug
-from jbrl.stats.evaluation.ranking import Evaluation, decisive_ends
+from jbrl.stats.evaluation.ranking import Evaluation, decisive_ends, significant
 
 WORDS = doc.prose("evaluation")
 AGGREGATE_DIGITS = 4  # as the paper prints them
@@ -141,7 +140,7 @@ def _summary(evaluation: Evaluation, looks: Styles) -> doc.Chapter:
     ]
     for method, rows in methods.items():
         lower, upper, n = rows["lower"].to_numpy(), rows["upper"].to_numpy(), len(rows)
-        apart, pairs = int(np.sum(lower[:, None] > upper[None, :])), n * (n - 1) // 2
+        apart, pairs = significant(lower, upper).sum() // 2, n * (n - 1) // 2
         text = f"{apart} of {pairs} pairs of algorithms differ significantly."
         blocks += [_aggregate(evaluation, method), doc.Paragraph((text,), "key")]
     return doc.Chapter("Summary", "Aggregate scores", tuple(blocks))
