@@ -91,8 +91,8 @@ def _gains(gains: pd.DataFrame) -> doc.Table:
 
 def _measure(row: dict[str, Any], name: str) -> str:
     form = "d" if name == "dimension" else ".2f"
-    found, low, high = (format(row[f"{name}{end}"], form) for end in ("", "_lower", "_upper"))
-    return f"{found} ({low} to {high})"
+    value, low, high = (format(row[f"{name}{end}"], form) for end in ("", "_lower", "_upper"))
+    return f"{value} ({low} to {high})"
 
 
 def document(curves: pd.DataFrame, shares: pd.DataFrame) -> doc.Document:

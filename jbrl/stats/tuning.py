@@ -79,15 +79,15 @@ def tuning(
         )
     scores = []
     for number, one in enumerate(experiments):
-        found = {(a, p): k for k, (a, p) in enumerate(one.agents.itertuples(index=False))}
-        lacking = next((agent for agent in agents if agent not in found), None)
+        places = {(a, p): k for k, (a, p) in enumerate(one.agents.itertuples(index=False))}
+        lacking = next((agent for agent in agents if agent not in places), None)
         if lacking:
             raise JbrlError(
                 f"tuning: {lacking[0]} {lacking[1]} was not played in {one.experiment}: expected "
                 "each setting in all experiments"
             )
         counts = draw_counts(len(one.mdps), resamples, seed, number)
-        means = both_means(counts, one.scores[:, [found[agent] for agent in agents]])
+        means = both_means(counts, one.scores[:, [places[agent] for agent in agents]])
         scores.append(normalised(means))
     performance = np.stack(scores, axis=1)
     rows = []
@@ -170,11 +170,11 @@ def dimensions(
         for count in range(n_parameters):
             subsets = list(combinations(range(n_parameters), count))
             played = performance[rows]
-            found = np.stack([_tuned(played, values, setting, free) for free in subsets])
-            reached = found.max(0) >= enough[rows]
+            reach = np.stack([_tuned(played, values, setting, free) for free in subsets])
+            reached = reach.max(0) >= enough[rows]
             fewest[rows[reached]] = count
             if rows[0] == 0 and reached[0]:
-                chosen = subsets[int(np.round(found[:, 0], DECIMALS).argmax())]
+                chosen = subsets[int(np.round(reach[:, 0], DECIMALS).argmax())]
             rows = rows[~reached]
             if not len(rows):
                 break

@@ -34,8 +34,8 @@ def _needs_bandit(prior: Prior) -> str:
     """Return what the agent needs where the prior does not offer it; of a traced one nothing."""
     if any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(prior)):
         return ""
-    found = as_bandit(prior.mdps) if isinstance(prior, DirichletPrior) else None
-    if found is not None and len(found.rooms) == 1 and found.decisions == 2:
+    bandit = as_bandit(prior.mdps) if isinstance(prior, DirichletPrior) else None
+    if bandit is not None and len(bandit.rooms) == 1 and bandit.decisions == 2:
         return ""
     return (
         "a bandit in one state, whose outcomes are states that lead back to it, such as "
@@ -156,8 +156,8 @@ def index_table(weights: Array, rewards: Array, discount: Array, pulls: int) -> 
 
     known = means(jnp.float32(pulls))
     layers = jnp.arange(pulls - 1, -1, -1, dtype=jnp.float32)
-    _, found = jax.lax.scan(pull, jnp.maximum(sums, known), layers)
-    return jnp.concatenate([found[::-1], known])
+    _, indices = jax.lax.scan(pull, jnp.maximum(sums, known), layers)
+    return jnp.concatenate([indices[::-1], known])
 
 
 def _shifted(values: Array, axis: int) -> Array:
