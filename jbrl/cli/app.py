@@ -15,12 +15,11 @@ from typer.main import get_command
 from jbrl.base.errors import JbrlError
 from jbrl.cli import bsuite, catalogue, rank, results, subset
 from jbrl.cli.bound import bound
-from jbrl.cli.choose import choose
+from jbrl.cli.choose import choose, policy
 from jbrl.cli.doctor import doctor
 from jbrl.cli.evaluate import compare, evaluate
 from jbrl.cli.options import PlainGroup, add_commands, group_of
 from jbrl.cli.output import complain, show_warnings
-from jbrl.cli.policy import policy
 from jbrl.cli.run import BAD_INPUT, BY_SIGNAL, run
 from jbrl.study.stopping import Stopped, interruptible
 
