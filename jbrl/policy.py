@@ -127,8 +127,13 @@ class Policy:
         wanted = {"kind": "life", "format": FORMAT, "policy": self.digest}
         if header | wanted != header:
             raise JbrlError(f"{path}: no life of this policy: expected one that it has saved")
-        life = Life(self, *(header[name] for name in ("seed", "index", "lifetimes")))
-        life.restore(arrays, header["decisions"])
+        names = ("seed", "index", "lifetimes", "decisions")
+        values: list[Any] = [header.get(name) for name in names]
+        seed, index, lifetimes, decisions = values
+        check_count("decisions", decisions, low=0)
+        check_count("seed", seed, 2**32 - 1, low=0)
+        life = Life(self, seed, index, lifetimes)
+        life.restore(arrays, decisions)
         return life
 
     def functions(self) -> Player:

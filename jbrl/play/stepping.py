@@ -22,12 +22,13 @@ import numpy as np
 from jax import Array, lax
 
 from jbrl.base import notebook
-from jbrl.base.errors import JbrlError, shown
+from jbrl.base.errors import JbrlError, bytes_text, shown
 from jbrl.base.pytree import record, static
 from jbrl.environments.spec import Box, OneHot, Spec, check_count
 from jbrl.mdp.sampling import stream
 from jbrl.play import compilation
 from jbrl.play.batching import is_key
+from jbrl.play.machine import available_memory
 from jbrl.play.timing import since
 from jbrl.problems.hosted import HostPrior
 from jbrl.problems.prior import Prior
@@ -38,6 +39,8 @@ from jbrl.rollout.faults import observe_key, reset_key
 WARM = 8  # decisions before those that are timed: the first calls of a program take longer
 # bits of the word that says how an episode ended
 _TERMINATED, _TRUNCATED, _BOTH = 1, 2, 3
+_WORDS_BYTES = 64  # of what a lifetime is given and returns, for a step
+_GREATEST = float(np.finfo(np.float32).max)  # of rewards
 
 
 @record
@@ -260,6 +263,7 @@ class Stepping:
         check_count("index", index, low=0)
         if lifetimes is not None:
             check_count("lifetimes", lifetimes)
+            _check_memory(player, lifetimes)
         self.player, self.lifetimes, self.decisions = player, lifetimes, 0
         self._seen, self._n_actions = player.spec.observation, player.spec.actions.n
         self._shape = () if lifetimes is None else (lifetimes,)
@@ -355,7 +359,7 @@ class Stepping:
         reached = self._observation(next_observation, "next_observation")
         if self.lifetimes is None:
             gained, ends = _outcome(reward, terminated, truncated)
-            sound, both = math.isfinite(gained), ends == _BOTH
+            sound, both = abs(gained) <= _GREATEST, ends == _BOTH  # not NaN
         else:
             gained = self._array(reward, "reward", np.float32, self._shape)
             ends = self._flag(terminated, "terminated") * np.int32(_TERMINATED)
@@ -450,6 +454,20 @@ class Stepping:
         waiting = [arrays.get(f"outcome/{name}") for name in ("reward", "ends", "reached")]
         self._outcome = None if waiting[0] is None else tuple(waiting)
         self.decisions = decisions
+
+
+def _check_memory(player: Player, lifetimes: int) -> None:
+    """Raise `JbrlError` if the states of so many lifetimes, before and after a step, and what they
+    are given take more memory than is free.
+    """
+    life = jax.eval_shape(lambda p, k: jax.tree.leaves(p.reset(k)), player, jax.random.key(0))
+    each = 2 * sum(math.prod(v.shape) * v.dtype.itemsize for v in life) + _WORDS_BYTES
+    free = available_memory()
+    if 0 < free < each * lifetimes:
+        raise JbrlError(
+            f"lifetimes = {lifetimes:,}: their states take {bytes_text(each * lifetimes)}: "
+            f"expected at most {free // each:,}, for the {bytes_text(free)} that are free"
+        )
 
 
 def _outcome(reward: Any, terminated: Any, truncated: Any) -> tuple[Any, Any]:

@@ -2,9 +2,12 @@
 on after a restart, and misuse in one sentence.
 """
 
+import hashlib
 import json
 import subprocess
 import sys
+from collections.abc import Callable
+from pathlib import Path
 
 import jax
 import jax.numpy as jnp
@@ -21,6 +24,7 @@ from jbrl.policy import Policy
 from jbrl.policy_folder import read_agent, read_knowledge
 from jbrl.problems.prior import DirichletPrior
 from jbrl.rollout import episodes
+from jbrl.study.storage import files
 
 HORIZON = 30
 
@@ -141,6 +145,57 @@ def test_a_damaged_byte_is_refused(folder, tmp_path, name):
         jbrl.load_policy(tmp_path)
 
 
+def sealed(
+    folder: Path, target: Path, change: Callable[[dict], None], **arrays: np.ndarray
+) -> Path:
+    """A copy with other fields and arrays, sealed again as anybody could."""
+    about = files.unpack_json((folder / "policy.json").read_bytes())
+    change(about)
+    header, found, _ = files.unpack((folder / "arrays.npz").read_bytes())
+    content = files.pack(header, found | arrays)
+    about["files"]["arrays.npz"] = hashlib.sha256(content).hexdigest()
+    about.pop("sha256", None)
+    (target / "arrays.npz").write_bytes(content)
+    (target / "README.md").write_bytes((folder / "README.md").read_bytes())
+    (target / "policy.json").write_bytes(files.pack_json(about))
+    return target
+
+
+TAMPERED = [
+    (lambda about: about.pop("versions"), "field 'versions': expected as `save`"),
+    (lambda about: about.update(versions="x"), "policy.json: field .*: expected as `save`"),
+    (lambda about: about.update(lifetime={}), "policy.json: field .*: expected as `save`"),
+    (lambda about: about.update(discount="x"), "policy.json: field .*: expected as `save`"),
+    (lambda about: about.update(discount=1e308), "policy.json: field .*: expected as `save`"),
+    (lambda about: about["agent"].update(name="os:system"), "module 'os' has no agent"),
+    (lambda about: about["problem"].update(name="GDL"), "'GDL' is another one here|another policy"),
+    (lambda about: about["lifetime"].update(Steps={"steps": 10**12}), "expected an integer from 1"),
+]
+
+
+@pytest.mark.parametrize(("change", "said"), TAMPERED)
+def test_a_folder_that_is_sealed_again_is_refused_in_a_sentence(folder, tmp_path, change, said):
+    with pytest.raises(JbrlError, match=said):
+        jbrl.load_policy(sealed(folder, tmp_path, change))
+
+
+def test_other_numbers_and_numbers_beyond_memory_are_refused(folder, tmp_path, monkeypatch):
+    nothing = dict.copy
+    spoilt = {"knowledge/0000": np.full((5, 3, 5), np.nan, np.float32)}
+    with pytest.raises(JbrlError, match="another policy than the one that was saved"):
+        jbrl.load_policy(sealed(folder, tmp_path, nothing, **spoilt))
+    monkeypatch.setattr(files, "available_memory", lambda: 2**28)
+    bomb = {"knowledge/0000": np.zeros((2**26 + 1, 4), np.uint8)}
+    with pytest.raises(
+        JbrlError, match="npz: cannot be read: its arrays take 256 MiB, 256 MiB are"
+    ):
+        jbrl.load_policy(sealed(folder, tmp_path, nothing, **bomb))
+    (tmp_path / "arrays.npz").unlink()
+    (tmp_path / "arrays.npz").symlink_to("/dev/zero")
+    with pytest.raises(JbrlError, match="npz: cannot be read: it is a pipe or a device"):
+        jbrl.load_policy(tmp_path)
+
+
 def test_what_was_learned_elsewhere_is_refused(tmp_path):
     wanted = [jax.ShapeDtypeStruct((2,), jnp.float32), jax.ShapeDtypeStruct((), jnp.int32)]
     right = [np.zeros(2, np.float32), np.zeros((), np.int32)]
@@ -188,6 +243,7 @@ MISUSE = [
     (lambda life: life.act(0.5), "observation = 0.5: expected an integer"),
     (lambda life: life.act([0]), "expected an integer"),
     (lambda life: (life.act(0), life.observe(float("nan"), 1)), "reward = nan: expected a finite"),
+    (lambda life: (life.act(0), life.observe(1e39, 1)), r"reward = 1e\+39: expected a finite"),
     (lambda life: (life.act(0), life.observe("x", 1)), "expected a number"),
     (lambda life: (life.act(0), life.observe(0, 1, True, True)), "expected one of them"),
 ]
@@ -197,6 +253,13 @@ MISUSE = [
 def test_misuse_is_refused_in_a_sentence(policy, misuse, said):
     with pytest.raises(JbrlError, match=said):
         misuse(policy.start())
+
+
+def test_more_lifetimes_than_memory_are_refused(policy):
+    with pytest.raises(
+        JbrlError, match=r"^lifetimes = 2,000,000,000: their states take .* at most"
+    ):
+        policy.start(lifetimes=2 * 10**9)
 
 
 @pytest.mark.parametrize("action", [3, -1])
