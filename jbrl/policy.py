@@ -526,7 +526,9 @@ def _rebuilt(place: Path, about: dict[str, Any], arrays: dict[str, np.ndarray]) 
     given = read_agent(place, about["agent"])
     learned = None
     if about["learned"] is not None:
-        found = {k.removeprefix("learned/"): v for k, v in arrays.items() if k[:8] == "learned/"}
+        found = {
+            k.removeprefix("learned/"): v for k, v in arrays.items() if k.startswith("learned/")
+        }
         learned = offline.Learned.read(about["learned"], found)
     agent = jax.device_put(as_arrays(learned.strategy if learned else given))
     knowledge: Any = prior

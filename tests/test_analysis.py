@@ -50,6 +50,13 @@ def test_agents_of_a_study_are_chosen_from_by_their_means_over_seeds(tmp_path):
         results.trajectories("GC", "Random", seed=2)
 
 
+def test_a_score_that_is_no_number_is_named(tmp_path):
+    store, units = opened(tmp_path, study())
+    store.save(units[0], HEADER, np.array([1, 2, np.nan, 3]))
+    with pytest.raises(JbrlError, match=r"row 3 \(experiment GC, algorithm e-Greedy, .* unit 2\)"):
+        jbrl.Results(tmp_path).scores  # noqa: B018
+
+
 def stored(folder, agents, **settings):
     """Results of a study of which each unit has scores of its own."""
     store, units = opened(folder, study(agents, **settings))

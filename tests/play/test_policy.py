@@ -131,6 +131,13 @@ def test_a_folder_plays_the_same_actions(folder, played, policy):
     assert about["observation"] == {"kind": "Discrete", "n": 5, "shape": [], "dtype": "int32"}
 
 
+def test_a_folder_keeps_what_was_searched_for(tmp_path):
+    policy = jbrl.policy(AGENTS["Look-ahead"].agent(decisions=2), "GC", horizon=4)
+    loaded = jbrl.load_policy(policy.save(tmp_path / "searched", decisions=5))
+    assert loaded.digest == policy.digest
+    jax.tree.map(np.testing.assert_array_equal, loaded.learned.strategy, policy.learned.strategy)
+
+
 @pytest.mark.parametrize("name", ["arrays.npz", "README.md", "policy.json"])
 def test_a_damaged_byte_is_refused(folder, tmp_path, name):
     for file in folder.iterdir():

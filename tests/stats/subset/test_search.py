@@ -7,6 +7,7 @@ import itertools
 import math
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
@@ -15,6 +16,7 @@ from benchmarks.twins import subset as twin
 from jbrl.base.errors import JbrlError
 from jbrl.stats.subset import kernel
 from jbrl.stats.subset.fit import Folds, coefficients, shuffled
+from jbrl.stats.subset.model import model_of, predict
 from jbrl.stats.subset.preparation import Preparation, Prepared, prepare
 from jbrl.stats.subset.problem import Problem, Search, candidates
 from jbrl.stats.subset.robustness import over_algorithms, over_resamples
@@ -284,6 +286,28 @@ def test_the_bootstrap_of_the_choice_is_a_search_on_each_resample():
     assert choice.repeats == 5 and choice.honest_n == len(squares)
     assert choice.honest_mse == pytest.approx(np.mean(squares), rel=1e-9)
     assert told[-1] == (5, 5)
+
+
+def test_scores_are_predicted_in_the_order_of_the_model():
+    prepared = prepared_of(matrix(3, m=12))
+    fit = search(prepared, Search(2, "kfold", Folds(K), min_rows=6)).best
+    model = model_of(prepared, fit, intercept=False)
+    turned = dataclasses.replace(
+        model,
+        environments=model.environments[::-1],
+        coefficients=model.coefficients[::-1],
+        scale=prepared.scale.only(np.array(fit.columns[::-1])),
+        gram_inverse=model.gram_inverse[::-1, ::-1],
+        ranges=model.ranges[::-1],
+    )
+    scores = table_of(matrix(4, m=3))
+    found, expected = (predict(one, scores) for one in (turned, model))
+    pd.testing.assert_frame_equal(found, expected)
+    known = scores.pivot(index="algorithm", columns="environment", values="score")
+    by_hand = known.loc[found["algorithm"], list(fit.subset)] @ model.coefficients
+    np.testing.assert_allclose(found["estimate"], by_hand)
+    with pytest.raises(JbrlError, match=f"'a02' has no score in {fit.subset[1]}"):
+        predict(model, scores[scores["environment"] != fit.subset[1]])
 
 
 def test_each_part_of_the_algorithms_is_predicted_from_the_others():
