@@ -42,22 +42,30 @@ FIELDS = {
 RESULTS = ROOT / "benchmarks/results/choose.csv"
 EXAMPLES = ROOT / "docs/examples"
 OURS = {"pump": (4, 3), "sparse": (6, 2), "dense": (10, 4), "wide": (24, 3)}  # states, actions
-DIRICHLET = "e-Greedy,BEB,Soft-max,PSRL,SBOSS,BAMCP,OPPS-DS,Q-learning"
+DIRICHLET = "e-Greedy,BEB,Soft-max,PSRL,SBOSS,VDBE-e-Greedy,OPPS-DS,Q-learning"
 TABULAR = "Q-learning,Sarsa,Sarsa-lambda,Q-lambda,AC"
 ARRAYS = "Sarsa-lambda,Q-lambda,AC,NAC-TD"
 PROBLEMS: dict[str, tuple[str, list[str]]] = {
-    **{f"GC(n_states={n})": (DIRICHLET, []) for n in (2, 3, 5, 8, 12, 20, 30)},
-    **{name: (DIRICHLET, []) for name in (*OURS, "GDL", "Grid")},
+    "GC(n_states=2)": (DIRICHLET, []),
+    "pump": (DIRICHLET, []),
     "corridor:Corridor": (ARRAYS, ["--episodes", "20"]),
-    "tiger:Tiger": (TABULAR, ["--episodes", "50"]),
+    "GC(n_states=8)": (DIRICHLET, []),
     "Chain": (TABULAR, ["--episodes", "20"]),
-    "DeepSea(size=5)": (TABULAR, ["--episodes", "200"]),
-    "DeepSea(size=10)": (TABULAR, ["--episodes", "200"]),
+    "GDL": (DIRICHLET, []),
+    "tiger:Tiger": (TABULAR, ["--episodes", "50"]),
+    "dense": (DIRICHLET, []),
     "CartPole": (ARRAYS, ["--episodes", "20"]),
+    "GC(n_states=30)": (DIRICHLET, []),
+    "DeepSea(size=5)": (TABULAR, ["--episodes", "200"]),
+    "sparse": (DIRICHLET, []),
+    **{f"GC(n_states={n})": (DIRICHLET, []) for n in (3, 5, 12, 20)},
+    "Grid": (DIRICHLET, []),
+    "wide": (DIRICHLET, []),
+    "DeepSea(size=10)": (TABULAR, ["--episodes", "200"]),
     "Acrobot": (ARRAYS, ["--episodes", "5"]),
 }
 LIMITS = (("60s", "2ms"), ("1s", "400us"))
-TRUTH = {True: 4096, False: 512}  # environments: MDPs, and lifetimes of episodes
+TRUTH = {True: 2048, False: 256}  # environments: MDPs, and lifetimes of episodes
 LOOP = 1000  # decisions in a loop of one's own
 
 

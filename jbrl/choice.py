@@ -1,7 +1,7 @@
 """The answer of `choose`: an agent for a problem, and what it rests on. Plain data."""
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from jbrl.base import notebook
@@ -21,6 +21,7 @@ class Standing:
     latency_seconds: float | None = None  # 99th percentile of a decision, to a caller in Python
     compile_seconds: float | None = None
     mean: float | None = None
+    standard_error: float | None = None
     n: int = 0  # environments played
     # mean of the paired difference to the leader and its limits, which hold for all pairs together
     difference: tuple[float, float, float] | None = None
@@ -138,33 +139,39 @@ class Choice:
 
     def rows(self) -> list[list[str]]:
         """Return the standings as texts, the best first, under a line of headings."""
-        order = {
-            "leader": 0,
-            "tied": 1,
-            "not better": 2,
-            "worse": 2,
-            "over a limit": 3,
-            "failed": 4,
-        }
-        known = sorted(
-            (one for one in self.standings if one.status in order),
-            key=lambda one: (order[one.status], -(one.mean or 0.0)),
-        )
-        rows = [["candidate", "mean", "environments", "per decision", "offline", "status"]]
-        for one in known:
-            status = (
-                f"{one.status}: {one.reason}"
-                if one.status in ("over a limit", "failed")
-                else one.status
-            )
-            mean = "" if one.mean is None else f"{one.mean:.5g}"
-            times = (_time(one.latency_seconds), _time(one.offline_seconds))
-            rows.append([one.name, mean, f"{one.n:,}", *times, status])
-        return rows
+        return standing_rows(self.standings)
 
     def _repr_html_(self) -> str:
         heads, *rows = self.rows()
         return notebook.table(heads, rows, self.sentence)
+
+
+# of those that were tried, in tables
+ORDER = {"leader": 0, "tied": 1, "running": 1, "not better": 2, "worse": 2} | {
+    "over a limit": 3,
+    "failed": 4,
+}
+
+
+def standing_rows(standings: Iterable[Standing]) -> list[list[str]]:
+    """Return standings as texts, the best first, under a line of headings; means with their
+    standard errors.
+    """
+    known = sorted(
+        (one for one in standings if one.status in ORDER),
+        key=lambda one: (ORDER[one.status], -(one.mean or 0.0)),
+    )
+    rows = [["candidate", "mean", "environments", "per decision", "offline", "status"]]
+    for one in known:
+        status = (
+            f"{one.status}: {one.reason}"
+            if one.status in ("over a limit", "failed")
+            else one.status
+        )
+        mean = "" if one.mean is None else f"{one.mean:.5g} ± {one.standard_error:.2g}"
+        times = (_time(one.latency_seconds), _time(one.offline_seconds))
+        rows.append([one.name, mean, f"{one.n:,}", *times, status])
+    return rows
 
 
 _STOPPED = {

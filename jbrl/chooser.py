@@ -128,7 +128,7 @@ class Chooser:
                 turns.reverse()
             if not any(turn() for turn in turns):
                 break
-            if not early and self.race is not None and self.certified():
+            if self.race is not None and self.certified():
                 return "certified"
         if self.race is None:
             return "budget" if self.needed else "none"
@@ -332,10 +332,11 @@ class Chooser:
 
     def standing(self, racer: Racer, leader: str | None) -> Standing:
         """Return the figures of a candidate so far."""
-        status, reason, mean, n = racer.status, racer.reason, None, 0
+        status, reason, mean, error, n = racer.status, racer.reason, None, None, 0
         race, times = self.race, racer.times
         if race is not None and len(race.scores(racer.name)):
             mean, n = race.standings()[racer.name]
+            error = float(np.std(race.scores(racer.name)) / math.sqrt(n))
             status = "leader" if racer.name == leader else "running"
             if racer.name in race.left:
                 status, reason = "worse", f"than {race.left[racer.name][0]}"
@@ -348,6 +349,7 @@ class Chooser:
             latency_seconds=times.latency if times else None,
             compile_seconds=times.compiling if times else None,
             mean=mean,
+            standard_error=error,
             n=n,
         )
 

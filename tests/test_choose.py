@@ -13,6 +13,7 @@ import pytest
 from typer.testing import CliRunner
 
 import jbrl
+from jbrl.agents.registry import AGENTS
 from jbrl.base.errors import JbrlError
 from jbrl.base.parameters import parse_seconds
 from jbrl.choice import Choice
@@ -25,6 +26,7 @@ from jbrl.racer import Clock, Kept, Racer, Times
 from jbrl.study.portfolio import Candidate, portfolio
 from jbrl.verdict import Verdict
 
+EXAMPLES = Path(__file__).parents[1] / "docs/examples"
 TINY = {"horizon": 8, "budget": "10 min", "online": "1 s", "epsilon": 0.2}
 
 
@@ -207,7 +209,8 @@ class Simulated(Racer):
     def learn(self, offline: float, online: float, until: float) -> None:
         self._take(self.off * self.candidate.compiling, np.inf, 1)
         self._take(self.off * self.candidate.searching, until, 20)
-        self.times = Times(0.0, 1e-4, 1e-4, 5e-5, 1.0)
+        latency = 3e-3 if self.name == "over the limit" else 1e-4
+        self.times = Times(0.1, latency, latency, 5e-5, 1.0)
 
     def play(self, start: int, stop: int, until: float = np.inf) -> np.ndarray:
         n, began = stop - start, self._clock.spent
@@ -282,3 +285,54 @@ def test_a_choice_ends_within_its_budget(name: str, monkeypatch: pytest.MonkeyPa
         assert choice.stopped == "epsilon" or choice.seconds >= 0.6 * budget or choice.needed
         tried += bool(choice.recommended)
     assert tried >= 4
+
+
+@pytest.mark.parametrize("upper", [1e3, 1.0])
+def test_what_an_answer_rests_on(upper: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A better candidate over the limit is named, the winner is trained again, and the race ends
+    where no agent can be better.
+    """
+    chosen = problem("GC")
+    protocol = Protocol(chosen, chosen, 256, 0, chosen.lifetime, 0.95)
+    verdict, bracketed = import_module("jbrl.verdict"), SimpleNamespace(lower=0.5, upper=upper)
+    monkeypatch.setattr(import_module("jbrl.chooser"), "Racer", Simulated)
+    monkeypatch.setattr(verdict, "LEAST_BRACKET", 0.0)
+    monkeypatch.setattr(verdict, "bound", lambda *_, **__: bracketed)
+    clock: Any = SimulatedClock(100)
+    clock.slow, racers = 1, []
+    means = {"over the limit": 30.0, "second": 2.99, "OPPS-DS": 3.0}
+    for name, mean in means.items():
+        agent = AGENTS["OPPS-DS" if name == "OPPS-DS" else "BEB"].agent()
+        one = Candidate(name, agent, 3.0, 2.0, 1e-5, 8, blind=False)
+        racers.append(Simulated(one, protocol, Kept(None), clock))
+        racers[-1].mean = mean
+    rules = {"limits": (60.0, 1e-3), "epsilon": 0.1, "confidence": 0.95}
+    choice = Verdict(Chooser(protocol, racers, clock=clock, **rules)).reach()
+    assert (choice.stopped == "certified") == (upper == 1)
+    assert choice.recommended == "OPPS-DS"
+    assert len(choice.trainings) == 3 and "Trained 3 times" in choice.sentence
+    (looser,) = choice.looser
+    assert (looser.name, looser.latency_seconds) == ("over the limit", 3e-3)
+    assert looser.low < 27 < looser.high
+    assert "At 3 ms per decision it would be over the limit, better by 27" in choice.sentence
+    assert choice.bracket == (0.5, upper)
+
+
+@pytest.mark.slow
+def test_an_environment_of_ones_own_is_a_problem(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(EXAMPLES)
+    seen: list[list[str]] = []
+    rules = {"episodes": 2, "online": "1 s", "epsilon": 0.9, "budget": "3 min"}
+    choice = jbrl.choose(
+        "tiger:Tiger",
+        candidates=["Q-learning"],
+        out=tmp_path,
+        watch=lambda standings: seen.append([one.status for one in standings]),
+        **rules,
+    )
+    assert choice.outcome == "answered" and choice.range_assumed
+    assert "It is assumed that scores lie between" in choice.sentence
+    assert jbrl.load_policy(tmp_path / "policy").start(seed=1).act(0) in range(3)
+    assert ["not tried"] in seen and ["leader"] in seen

@@ -2,15 +2,21 @@
 
 import dataclasses
 import json
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
+from rich.console import Console
+from rich.live import Live
+from rich.markup import escape
+from rich.table import Table
 
 from jbrl.cli.output import StepProgress, aligned, progress_bars
 
 if TYPE_CHECKING:
-    from jbrl.choice import Choice
+    from jbrl.choice import Choice, Standing
     from jbrl.play.unit import Unit
     from jbrl.study.progress import Progress
 
@@ -64,7 +70,7 @@ def choose(
     """
     from jbrl.choose import choose as choose_agent
 
-    with progress_bars() as show:
+    with _shown() as (progress, watch):
         choice = choose_agent(
             problem,
             offline=offline,
@@ -78,7 +84,8 @@ def choose(
             epsilon=epsilon,
             confidence=confidence,
             out=out,
-            progress=lambda step, done, total: show("choosing", done, total, step),
+            progress=progress,
+            watch=watch,
         )
     if format == "json":
         typer.echo(json.dumps(choice.as_dict(), indent=1))
@@ -86,6 +93,45 @@ def choose(
         typer.echo("\n".join(_lines(choice)))
     if choice.outcome != "answered":
         raise typer.Exit(INTERRUPTED if choice.outcome == "interrupted" else NOTHING)
+
+
+@contextmanager
+def _shown() -> Iterator[tuple[Any, Any]]:
+    """Show the race as a table on a terminal, drawn between steps, so that nothing is drawn while
+    decisions are timed; elsewhere as a line now and then.
+
+    Yields: `progress` and `watch` of `jbrl.choose`.
+    """
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        with progress_bars() as show:
+            yield (lambda step, done, total: show("choosing", done, total, step)), None
+        return
+    now = ""
+    with Live(console=console, transient=True, auto_refresh=False) as live:
+
+        def progress(step: str, spent: int, budget: int) -> None:
+            nonlocal now
+            now = f"{spent} of {budget} s: {step}"
+
+        def watch(standings: "Sequence[Standing]") -> None:
+            left = sum(one.status == "not tried" for one in standings)
+            live.update(_table(standings, f"{now}; {left} not tried yet", console), refresh=True)
+
+        yield progress, watch
+
+
+def _table(standings: "Sequence[Standing]", caption: str, console: Console) -> Table:
+    """Return the standings, as many as fit on the terminal."""
+    from jbrl.choice import standing_rows
+
+    heads, *rows = standing_rows(standings)
+    table = Table(caption=escape(caption), caption_justify="left", box=None, pad_edge=False)
+    for k, head in enumerate(heads):
+        table.add_column(head, justify="left" if k in (0, len(heads) - 1) else "right")
+    for row in rows[: max(1, console.height - 4)]:
+        table.add_row(*map(escape, row))
+    return table
 
 
 def _candidates(given: str | None) -> str | list[str] | None:
