@@ -22,20 +22,21 @@ EXAMPLE = Path(__file__).parents[1] / "docs" / "examples" / "functional_ppo.py"
 def test_an_episode_is_that_of_the_environment_and_the_next_follows_within_the_step():
     env, params = functional.make("DeepSea(size=3)")
     key = jax.random.key(4)
-    observation, state = env.reset(key, params)
-    own, first = params.reset(jax.random.fold_in(key, 1))
+    reset, step_of = jax.jit(params.reset), jax.jit(params.step)
+    observation, state = jax.jit(env.reset)(key, params)
+    own, first = reset(jax.random.fold_in(key, 1))
     for k in range(5):
         assert int(observation) == int(first)
         key = jax.random.fold_in(key, 10 + k)
-        observation, state, reward, done, info = env.step(key, state, 1, params)
-        own, step = params.step(jax.random.fold_in(key, 0), own, jnp.int32(1))
+        observation, state, reward, done, info = jax.jit(env.step)(key, state, 1, params)
+        own, step = step_of(jax.random.fold_in(key, 0), own, jnp.int32(1))
         assert float(reward) == float(step.reward)
         assert bool(done) == bool(info["terminated"]) == bool(step.terminated) == (k == 2)
         assert float(info["discount"]) == (0 if done else 1)
         assert int(info["final_observation"]) == int(step.observation)
         first = step.observation
         if done:
-            own, first = params.reset(jax.random.fold_in(key, 1))
+            own, first = reset(jax.random.fold_in(key, 1))
             assert int(state.time) == 0
 
 

@@ -56,7 +56,7 @@ def draws(distribution, n=2000):
     values = dataclasses.replace(
         distribution, values=tuple(jnp.asarray(v, kinds[type(v)]) for v in distribution.values)
     )
-    return np.asarray(jax.vmap(values.draw)(keys))
+    return np.asarray(jax.jit(jax.vmap(values.draw))(keys))
 
 
 kinds = {float: jnp.float32, int: jnp.int32, bool: jnp.bool_}

@@ -96,8 +96,9 @@ def test_sboss_learns_nothing_where_rows_have_zeros_and_forgets_half_of_what_it_
 def test_sboss_dreads_states_without_uncertainty():
     mdps = problem("GDL").mdps
     agent = as_arrays(FrozenSBOSS())
-    _, state = agent.act(KEY, agent.reset(KEY, prior_of("GDL")), jnp.int32(0))
-    values = np.asarray(state.q.max(-1) + state.level)
+    acted = jax.jit(lambda key: agent.act(key, agent.reset(key, prior_of("GDL")), jnp.int32(0))[1])
+    state = acted(KEY)
+    values = np.asarray(state.q).max(-1) + np.asarray(state.level)
     certain = (np.asarray(mdps.concentrations) > 0).sum(-1).max(-1) == 1
     np.testing.assert_allclose(values[certain], PADDING / 0.05, rtol=1e-3)
     assert (

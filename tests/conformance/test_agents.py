@@ -252,7 +252,7 @@ def test_values_that_a_parameter_does_not_accept_are_refused(name):
 @every_agent
 def test_a_prior_that_it_cannot_use_is_refused(name):
     """BAMCP on an environment without a Dirichlet prior, say; the message names both."""
-    prior = EnvironmentPrior(Tabular.of(game()[1]), jnp.float32(1), Steps(T))
+    prior = EnvironmentPrior(jax.jit(Tabular.of)(game()[1]), jnp.float32(1), Steps(T))
     agent, observation = AGENTS[name].agent(), prior.spec.observation
     needs = agent.requires
     if isinstance(prior, needs.prior) and isinstance(observation, needs.observations):
@@ -338,7 +338,7 @@ def test_alone_it_does_the_same_as_in_company(name):
     chosen = np.where(np.arange(N) < N // 2, 0, N - 1)
     index = jnp.asarray(chosen, jnp.int32)
     states, actions, rewards, _ = play_many(
-        make(name), prior, jax.tree.map(lambda v: v[chosen], mdps), index, index
+        make(name), prior, jax.tree.map(lambda v: np.asarray(v)[chosen], mdps), index, index
     )
     np.testing.assert_array_equal(actions, played(name)[1][chosen])
     np.testing.assert_array_equal(states, played(name)[0][chosen])

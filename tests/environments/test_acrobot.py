@@ -90,9 +90,8 @@ def test_no_torque_stays_at_rest_until_the_time_is_up():
         state, step = environment.step(KEY, state, jax.numpy.int32(1))
         return state, (step.reward, step.terminated)
 
-    _, (rewards, ended) = jax.jit(lambda first: jax.lax.scan(step, first, length=2001))(
-        environment.reset(KEY)[0]
-    )
+    run = jax.jit(lambda key: jax.lax.scan(step, environment.reset(key)[0], length=2001)[1])
+    rewards, ended = run(KEY)
     assert list(np.flatnonzero(ended)) == [2000]
     np.testing.assert_allclose(np.sum(np.asarray(rewards, np.float64)), -200, rtol=1e-6)
 

@@ -301,7 +301,7 @@ def test_single_steps_of_cart_and_car_are_those_of_the_original():
     _, data = loaded("cartpole")
     x, x_dot, theta, theta_dot, _ = data["onestep_state"].T.astype(np.float32)
     state = carts.CartPole(x, x_dot, theta, theta_dot, np.zeros(len(x), np.int32))
-    after = jax.vmap(carts.move)(state, data["onestep_action"])
+    after = jax.jit(jax.vmap(carts.move))(state, data["onestep_action"])
     got = np.stack([after.x, after.x_dot, after.theta, after.theta_dot], 1).astype(np.float64)
     wanted = data["onestep_next_state"][:, :4]
     got[:, 2] += (
@@ -313,7 +313,8 @@ def test_single_steps_of_cart_and_car_are_those_of_the_original():
     position, velocity, steps = data["onestep_state"].T.astype(np.float32)
     state = MountainCarState(position, velocity, whole(np.rint(steps)))
     environment = as_arrays(BsuiteMountainCar())
-    after, step = jax.vmap(lambda s, a: environment.step(None, s, a))(state, data["onestep_action"])
+    move = jax.jit(jax.vmap(lambda s, a: environment.step(None, s, a)))
+    after, step = move(state, data["onestep_action"])
     wanted = data["onestep_next_state"]
     np.testing.assert_allclose(after.position, wanted[:, 0], rtol=1e-5, atol=1e-6)
     np.testing.assert_allclose(after.velocity, wanted[:, 1], rtol=1e-5, atol=1e-6)

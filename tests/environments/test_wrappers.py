@@ -98,7 +98,7 @@ def table(initial_state):
     transitions = rng.random((S, A, S)) * (rng.random((S, A, S)) < 0.6) + np.eye(S)[:, None]
     transitions /= transitions.sum(-1, keepdims=True)
     rewards = rng.normal(size=(S, A, S))
-    return Tabular.of(
+    return jax.jit(Tabular.of)(
         MDP(
             jnp.asarray(transitions, jnp.float32),
             jnp.asarray(rewards, jnp.float32),

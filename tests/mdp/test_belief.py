@@ -87,7 +87,8 @@ def test_extra_gain():
 def test_mapped_beliefs_learn_apart():
     held = prior_belief(prior("GC"), DISCOUNT)
     x, u, y = np.array([[0, 4, 2], [0, 1, 2], [1, 4, 3]], np.int32)
-    together = jax.jit(jax.vmap(belief.learn, (None, 0, 0, 0)))(held, x, u, y)
+    many = jax.jit(jax.vmap(belief.learn, (None, 0, 0, 0)))
+    together = jax.tree.map(np.asarray, many(held, x, u, y))
     for i in range(3):
         alone = learn(held, x[i], u[i], y[i])
         np.testing.assert_array_equal(together.counts[i], alone.counts)

@@ -25,6 +25,10 @@ def exact(transitions, rewards, discount=DISCOUNT):
     return np.stack([twin.policy_iteration(p, r, float(discount)) for p, r in mdps])
 
 
+def on_host(tree):
+    return jax.tree.map(np.asarray, tree)
+
+
 def iterate(transitions, rewards, discount=DISCOUNT, tolerance=1e-3):
     return planning.value_iteration(transitions, rewards, discount, tolerance=tolerance)
 
@@ -41,12 +45,12 @@ def test_random_mdps_alone_and_mapped(solver, n_states, n_actions):
     transitions, rewards = random_mdps(n_states, n_actions)
     expected = exact(transitions, rewards)
     run = lambda p, r: solvers[solver](p, r, DISCOUNT)  # noqa: E731
-    together = jax.jit(jax.vmap(run))(transitions, rewards)
+    together = on_host(jax.jit(jax.vmap(run))(transitions, rewards))
     grid = (v.reshape(2, 3, *v.shape[1:]) for v in (transitions, rewards))
-    in_a_grid = jax.jit(jax.vmap(jax.vmap(run)))(*grid)
-    alone = jax.jit(run)(transitions[4], rewards[4])
+    in_a_grid = on_host(jax.jit(jax.vmap(jax.vmap(run)))(*grid))
+    alone = on_host(jax.jit(run)(transitions[4], rewards[4]))
     # What is guaranteed, and float32: 1e-6 of the greatest value.
-    bound = DISCOUNT / (1 - DISCOUNT) * np.asarray(together.residual) + 1e-6 * abs(expected).max()
+    bound = DISCOUNT / (1 - DISCOUNT) * together.residual + 1e-6 * abs(expected).max()
     assert (abs(together.q - expected).max((1, 2)) <= bound).all()
     if solver == "policy":
         np.testing.assert_allclose(together.q, expected, rtol=0, atol=1e-5 * abs(expected).max())
@@ -60,7 +64,7 @@ def test_random_mdps_alone_and_mapped(solver, n_states, n_actions):
 def test_a_sweep_is_that_of_the_definition():
     transitions, rewards = random_mdps(4, 3, number=1)
     q = np.random.default_rng(1).uniform(0, 5, (4, 3)).astype(np.float32)
-    got = planning.sweep(transitions[0], rewards[0], q.max(1), DISCOUNT)
+    got = jax.jit(planning.sweep)(transitions[0], rewards[0], q.max(1), DISCOUNT)
     np.testing.assert_allclose(got, twin.sweep(transitions[0], rewards[0], q, DISCOUNT), rtol=1e-6)
 
 
@@ -138,9 +142,10 @@ def test_resolvent(discount):
 )
 def test_a_state_that_is_hardly_visited_makes_no_other_coarser(discount, visits, seen):
     """Hardly: less than 5e-5 of the time, or than the rounding errors of an inverse."""
-    often = jnp.asarray([[5.0, visits], [0.0, 9.0]], jnp.float32)[..., None]
-    values = jnp.asarray([[1.0], [-100.0]], jnp.float32)
-    found = planning.lanes_tie_tolerance(often, values, jnp.full(1, discount), jnp.zeros(1))
+    often = np.array([[5.0, visits], [0.0, 9.0]], np.float32)[..., None]
+    values = np.array([[1.0], [-100.0]], np.float32)
+    tolerance = jax.jit(planning.lanes_tie_tolerance)
+    found = tolerance(often, values, np.full(1, discount, np.float32), np.zeros(1, np.float32))
     np.testing.assert_allclose(found[:, 0], [2e-4 if seen else 2e-6, 2e-4], rtol=1e-5)
 
 
@@ -168,5 +173,5 @@ def test_replacing_a_row_mends_it():
 def test_the_mean_of_gc_is_a_tie_everywhere():
     mdps = problem("GC").mdps
     mean = mean_transitions(jnp.asarray(mdps.concentrations))
-    plan = jax.jit(incremental.solve)(mean, (mean * mdps.rewards).sum(-1), DISCOUNT)
+    plan = on_host(jax.jit(incremental.solve)(mean, (mean * mdps.rewards).sum(-1), DISCOUNT))
     assert (plan.q.max(1) - plan.q.min(1) <= plan.tolerance).all()

@@ -55,7 +55,7 @@ def decisions(agent, prior, test=None, *, n_environments=24, horizon=80, seed=3)
     for index in range(n_environments):
         keys = jax.random.split(stream(key, np.int32(index), "agent"), horizon)
         uniforms = (np.asarray(jax.random.key_data(keys)) >> 8) / 2**24
-        states, actions = np.asarray(moves.states[index]), np.asarray(moves.actions[index])
+        states, actions = np.asarray(moves.states)[index], np.asarray(moves.actions)[index]
         yield index, list(zip(states[:-1], actions, states[1:], uniforms, keys, strict=True))
 
 

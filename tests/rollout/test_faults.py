@@ -58,5 +58,6 @@ def test_a_state_that_is_one_array_has_no_field() -> None:
 def test_lanes_are_told_apart() -> None:
     given = {"x": jnp.array([[1.0, 2.0], [NAN, 0.0], [3.0, 4.0]]), "y": jnp.array([0.0, 0.0, NAN])}
     for lanes_last in (False, True):
-        codes = jax.vmap(functools.partial(faults.nan_fault, lanes_last=lanes_last))(given)
+        find = functools.partial(faults.nan_fault, lanes_last=lanes_last)
+        codes = jax.jit(jax.vmap(find))(given)
         np.testing.assert_array_equal(codes, [0, faults.NAN, faults.NAN + 1])

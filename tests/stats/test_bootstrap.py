@@ -64,9 +64,8 @@ def test_array_operations_give_what_loops_give(raw):
     samples = samples_of(table_of(raw))
     with jax.enable_x64(True):
         cells = resampling._cells(samples, 1)
-        drawn = resampling._drawn(
-            cells, jax.random.bits(jax.random.key(0), cells.entry.shape, "uint32")
-        )
+        words = np.random.default_rng(0).integers(0, 2**32, cells.entry.shape, np.uint32)
+        drawn = jax.jit(resampling._drawn)(cells, words)
         loops, arrays = (
             jax.jit(f)(cells, drawn)
             for f in (resampling._compared_by_loops, resampling._compared_by_arrays)

@@ -10,7 +10,6 @@ from collections.abc import Callable
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from jbrl.base.errors import JbrlError
@@ -80,7 +79,7 @@ def _unranked(ranks: np.ndarray, n: int, size: int) -> np.ndarray:
     if not len(ranks):
         return np.empty((0, size), int)
     with jax.enable_x64(True):
-        return np.asarray(kernel.unrank(jnp.asarray(ranks), jnp.asarray(kernel.binomials(n, size))))
+        return np.asarray(jax.jit(kernel.unrank)(ranks, kernel.binomials(n, size)))
 
 
 def _loss_of(problem: Problem, compiled: Evaluator, names: tuple[str, ...]) -> float:

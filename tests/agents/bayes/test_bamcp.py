@@ -21,6 +21,7 @@ from jbrl.rollout.contract import as_arrays
 from jbrl.rollout.steps import discounted
 from tests.reference.trajectories import KEY, play_all, transition
 
+RESET = jax.jit(lambda agent, told: agent.reset(KEY, told))
 ACT = jax.jit(lambda agent, key, state, x: agent.act(key, state, x))
 ACTS = jax.jit(
     jax.vmap(lambda agent, key, state, x: agent.act(key, state, x), in_axes=(None, 0, None, None))
@@ -70,7 +71,7 @@ def play_both(told: DirichletPrior, decisions: int, seed: int, **parameters) -> 
     the same action.
     """
     agent = as_arrays(BAMCP(**parameters))
-    state, rng = agent.reset(KEY, told), np.random.default_rng(seed)
+    state, rng = RESET(agent, told), np.random.default_rng(seed)
     numbers = {k: v for k, v in parameters.items() if k != "rollout"}
     learns = parameters.get("rollout", "q-learning") == "q-learning"
     counts, rewards = np.asarray(told.mdps.concentrations), np.asarray(told.mdps.rewards)
@@ -225,7 +226,7 @@ def test_chooses_the_bayes_optimal_action_wherever_it_matters():
         if abs(q[0] - q[1]) > 0.05:
             mdps = dataclasses.replace(TINY, concentrations=counts)
             told = DirichletPrior(mdps, jnp.float32(TINY_DISCOUNT), 9)
-            actions, _ = ACTS(agent, keys, agent.reset(KEY, told), jnp.int32(x))
+            actions, _ = ACTS(agent, keys, RESET(agent, told), jnp.int32(x))
             checked += len(keys)
             wrong += int((np.asarray(actions) != np.argmax(q)).sum())
     assert checked >= 100
@@ -252,10 +253,8 @@ def test_capacity_does_not_change_what_is_done():
 def test_scaling_multiplies_exploration_by_the_range_of_returns():
     told = prior("GC")
     scaled, plain = BAMCP(exploration=0.1, scaled=True, depth=15), BAMCP(exploration=0.1, depth=15)
-    factors = [
-        float(a._task(jnp.zeros(2, jnp.uint32), a.reset(KEY, told), jnp.int32(0)).exploration)
-        for a in (scaled, plain)
-    ]
+    task = jax.jit(lambda a, words: a._task(words, a.reset(KEY, told), jnp.int32(0)).exploration)
+    factors = [float(task(as_arrays(a), jnp.zeros(2, jnp.uint32))) for a in (scaled, plain)]
     np.testing.assert_allclose(factors[0] / factors[1], 10 * (1 - 0.95**15) / 0.05, rtol=1e-5)
 
 

@@ -140,7 +140,7 @@ def test_probabilities_of_soft_max(values, tau, expected):
     """In a plan of one state in which the actions have these values."""
     values = jnp.array([values], jnp.float32)
     plan = jax.jit(incremental.solve)(jnp.ones((1, values.size, 1)), values, jnp.float32(0))
-    np.testing.assert_allclose(boltzmann(plan, jnp.int32(0), tau), expected, atol=7e-5)
+    np.testing.assert_allclose(jax.jit(boltzmann)(plan, jnp.int32(0), tau), expected, atol=7e-5)
 
 
 @pytest.mark.slow

@@ -26,9 +26,10 @@ SMALL = {"ensemble": 3, **test_dqn.SMALL}
 def packed(network, heads, dtype):
     """Layers of several heads, each a list of (weights, bias)."""
     each = [
-        network.pack([(jnp.asarray(w, dtype), jnp.asarray(b, dtype)) for w, b in h]) for h in heads
+        jax.jit(network.pack)([(np.asarray(w, dtype), np.asarray(b, dtype)) for w, b in h])
+        for h in heads
     ]
-    return jax.tree.map(lambda *v: jnp.stack(v), *each)
+    return jax.tree.map(lambda *v: np.stack(v), *each)
 
 
 def after_updates(agent, network, parts, batches, masks, noises):
@@ -37,7 +38,7 @@ def after_updates(agent, network, parts, batches, masks, noises):
     masks, noises: [K, B] for each update.
     """
     online, target, prior, target_prior = parts
-    ensemble = boot_dqn.begun(online, (target, target_prior))
+    ensemble = jax.jit(boot_dqn.begun)(online, (target, target_prior))
     heads = jax.vmap(network.values, (0, None))
 
     @jax.jit
@@ -201,10 +202,13 @@ def test_a_head_that_is_frozen_stays_as_it_was_when_the_episode_began():
 def test_masks_noise_and_prior_functions_are_kept_with_each_transition():
     agent, states = lived({"mask_probability": 0.5}, n=64)
     state, network = states[-1], states[-1].network
-    found = boot_dqn.bootstrapped(
-        replay.read(state.replay, jnp.arange(64)), agent.ensemble, network.widths[-1]
-    )
-    heads = jax.vmap(network.values, (0, None))
+
+    @jax.jit
+    def read(kept):
+        drawn = replay.read(kept, jnp.arange(64))
+        return boot_dqn.bootstrapped(drawn, agent.ensemble, network.widths[-1])
+
+    found, heads = read(state.replay), jax.jit(jax.vmap(network.values, (0, None)))
     for prior, seen in (
         (found.prior, found.batch.observation),
         (found.next_prior, found.batch.next_observation),

@@ -59,7 +59,7 @@ def as_batch(arrays, dtype):
 
 def begun(network, online, target, dtype):
     packed = [
-        network.pack([(jnp.asarray(w, dtype), jnp.asarray(b, dtype)) for w, b in layers])
+        jax.jit(network.pack)([(np.asarray(w, dtype), np.asarray(b, dtype)) for w, b in layers])
         for layers in (online, target)
     ]
     return dqn.begun(*packed)
@@ -73,7 +73,7 @@ def after_updates(agent, network, learner, batches):
 
 
 def assert_layers(network, found, expected, tolerance):
-    packed = network.pack([(jnp.asarray(w), jnp.asarray(b)) for w, b in expected])
+    packed = jax.jit(network.pack)(expected)
     for one, other in zip(found, packed, strict=True):
         np.testing.assert_allclose(one, other, atol=tolerance, rtol=0)
 
@@ -133,7 +133,7 @@ def test_a_lane_that_is_not_due_keeps_its_parameters():
     ones = [(np.ones(shape), np.ones(shape[1])) for shape in ((6, 8), (8, 5), (5, 3))]
     learner = begun(network, ones, ones, jnp.float32)
     batch = as_batch(batch_of("dqn_b0"), jnp.float32)
-    lanes = jax.tree.map(lambda v: jnp.stack([v, v]), learner)
+    lanes = jax.tree.map(lambda v: np.stack([v, v]), learner)
 
     @jax.jit
     def step(lanes, due):
@@ -141,11 +141,11 @@ def test_a_lane_that_is_not_due_keeps_its_parameters():
             lanes, due
         )
 
-    after = step(lanes, jnp.array([False, True]))
+    after = jax.tree.map(np.asarray, step(lanes, np.array([False, True])))
     for new, old in zip(jax.tree.leaves(after), jax.tree.leaves(lanes), strict=True):
         np.testing.assert_array_equal(new[0], old[0])
-    assert np.abs(np.asarray(after.online[0][1] - lanes.online[0][1])).max() > 0
-    neither = step(lanes, jnp.array([False, False]))
+    assert np.abs(after.online[0][1] - lanes.online[0][1]).max() > 0
+    neither = step(lanes, np.array([False, False]))
     jax.tree.map(np.testing.assert_array_equal, neither, lanes)
 
 
@@ -211,7 +211,8 @@ def test_learning_starts_and_repeats_as_said():
 def test_the_target_starts_as_a_copy_or_apart():
     prior = problem("Chain-10s").prior(Steps(10), 0.95)
     for start, alike in (("copy", True), ("independent", False)):
-        learner = DQN(**SMALL, target_start=start).reset(KEY, prior).learner
+        agent = DQN(**SMALL, target_start=start)
+        learner = jax.jit(lambda key, agent=agent: agent.reset(key, prior).learner)(KEY)
         assert np.array_equal(learner.online[0], learner.target[0]) is alike
 
 
@@ -318,7 +319,8 @@ def test_groups_and_interruptions_keep_the_bits(agent, n):
 def test_two_seeds_are_two_curves():
     agent = as_arrays(DQN(**SMALL))
     prior = problem("Catch").prior(Episodes(10), 0.95)
-    first, second = (agent.reset(jax.random.key(seed), prior).learner.online for seed in (0, 1))
+    reset = jax.jit(lambda key: agent.reset(key, prior).learner.online)
+    first, second = (map(np.asarray, reset(jax.random.key(seed))) for seed in (0, 1))
     for one, other in zip(first, second, strict=True):
         assert not np.array_equal(one[:, :-1], other[:, :-1])
 

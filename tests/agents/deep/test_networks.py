@@ -59,11 +59,13 @@ def test_outputs_are_those_of_layers_in_numpy():
     layers, x = random_layers((3, 5, 4, 2)), RNG.normal(size=(7, 3))
     expected = dense(layers, x)
     with jax.enable_x64(True):
-        found = Mlp(3, (5, 4, 2)).apply(tuple(Linear(*map(jnp.asarray, v)) for v in layers), x)
-        np.testing.assert_allclose(found, expected, rtol=1e-12)
-        rectified = Mlp(3, (5, 4, 2), final_activation=True).apply(
-            tuple(Linear(*map(jnp.asarray, v)) for v in layers), x
+        records, rectifier = (
+            tuple(Linear(*v) for v in layers),
+            Mlp(3, (5, 4, 2), final_activation=True),
         )
+        found = jax.jit(Mlp(3, (5, 4, 2)).apply)(records, x)
+        np.testing.assert_allclose(found, expected, rtol=1e-12)
+        rectified = jax.jit(rectifier.apply)(records, x)
         np.testing.assert_allclose(rectified, np.maximum(expected, 0), rtol=1e-12)
 
 
@@ -92,7 +94,7 @@ def test_action_values_are_those_of_layers_in_numpy(lookup):
     assert network.parameters == 5 * 6 + 6 + 6 * 4 + 4 + 4 * 3 + 3
     assert network.products == 6 * 4 + 4 * 3 + (0 if lookup else 5 * 6)
     with jax.enable_x64(True):
-        packed = network.pack([(jnp.asarray(w), jnp.asarray(b)) for w, b in layers])
+        packed = jax.jit(network.pack)(layers)
         inputs = jnp.asarray(INDICES, jnp.int32) if lookup else with_one(x)
         found = jax.jit(network.values)(packed, inputs)
         np.testing.assert_allclose(found.T, dense(layers, x), rtol=1e-12)
@@ -131,9 +133,7 @@ def with_one(x):
 def test_gradients_of_action_values_are_finite_differences(lookup):
     network = QNetwork(5, (6, 4, 3), lookup)
     with jax.enable_x64(True):
-        packed = network.pack(
-            [(jnp.asarray(w), jnp.asarray(b)) for w, b in random_layers((5, 6, 4, 3))]
-        )
+        packed = jax.jit(network.pack)(random_layers((5, 6, 4, 3)))
         inputs = jnp.asarray(INDICES, jnp.int32) if lookup else with_one(RNG.normal(size=(7, 5)))
         action = jnp.asarray(RNG.integers(0, 3, 7), jnp.int32)
 
@@ -154,20 +154,21 @@ def test_gradients_of_action_values_are_finite_differences(lookup):
 
 def test_the_value_of_the_action_taken_is_read_by_its_number():
     values = jnp.float32([[1, 2, 3], [4, 5, 6]])
-    np.testing.assert_array_equal(taken(values, jnp.int32([1, 0, 1])), [4, 2, 6])
+    np.testing.assert_array_equal(jax.jit(taken)(values, jnp.int32([1, 0, 1])), [4, 2, 6])
 
 
 def test_a_lookup_in_lanes_is_that_of_each_lane():
     """Mapped, a table is another one in each lane, and so is its gradient."""
     network = QNetwork(5, (3, 2), True)
-    layers = jax.jit(jax.vmap(network.init))(jax.random.split(KEY, 4))
-    index = jnp.asarray(RNG.integers(-1, 5, (4, 6)), jnp.int32)
+    layers = tuple(map(np.asarray, jax.jit(jax.vmap(network.init))(jax.random.split(KEY, 4))))
+    index = RNG.integers(-1, 5, (4, 6)).astype(np.int32)
 
     def loss(layers, index):
         return (network.values(layers, index) ** 2).sum()
 
     slope = jax.jit(jax.grad(loss))
-    together = jax.jit(jax.vmap(jax.grad(loss)))(layers, index)
+    together = map(np.asarray, jax.jit(jax.vmap(jax.grad(loss)))(layers, index))
+    together = list(together)
     for lane in range(4):
         alone = slope(tuple(v[lane] for v in layers), index[lane])
         for many, one in zip(together, alone, strict=True):
@@ -178,16 +179,16 @@ def test_rows_are_summed_alike_by_additions_and_by_a_product():
     """The first is the program of CPUs, the second that of other devices: 32 rows for 7 places,
     some of none.
     """
-    at = jnp.asarray(RNG.integers(0, 9, 32), jnp.int32)
-    added = jnp.asarray(RNG.normal(size=(32, 5)), jnp.float32)
+    at, added = RNG.integers(0, 9, 32).astype(np.int32), RNG.normal(size=(32, 5)).astype(np.float32)
     expected = np.zeros((9, 5))
-    np.add.at(expected, np.asarray(at), np.asarray(added))
-    found = networks.sums_of_rows(added, at, 7)
-    np.testing.assert_array_equal(found, networks.scattered(added, at, 7))
-    for sums in (found, networks.multiplied(added, at, 7)):
+    np.add.at(expected, at, added)
+    ways = (networks.sums_of_rows, networks.scattered, networks.multiplied)
+    found, scattered, multiplied = (jax.jit(way, static_argnums=2)(added, at, 7) for way in ways)
+    np.testing.assert_array_equal(found, scattered)
+    for sums in (found, multiplied):
         np.testing.assert_allclose(sums, expected[:7], atol=1e-6)
     # a lane each, as a batch of agents has them
-    lanes = jax.vmap(networks.multiplied, (0, 0, None))(added[None], at[None], 7)
+    lanes = jax.jit(jax.vmap(lambda *given: networks.multiplied(*given, 7)))(added[None], at[None])
     np.testing.assert_allclose(lanes[0], expected[:7], atol=1e-6)
 
 

@@ -140,11 +140,14 @@ BY_HAND = [
 @pytest.mark.parametrize("case", BY_HAND)
 def test_by_hand(case):
     *given, expected = (np.array(v, np.float32) for v in case)
-    np.testing.assert_array_equal(lambda_returns(*given), expected)
+    np.testing.assert_array_equal(jax.jit(lambda_returns)(*given), expected)
     values = np.arange(len(expected), dtype=np.float32)
     rewards, discounts, following, traces = given
-    advantages = generalised_advantages(rewards, discounts, values, following, traces)
+    advantages = jax.jit(generalised_advantages)(rewards, discounts, values, following, traces)
     np.testing.assert_array_equal(advantages, expected - values)
+
+
+returns_of = jax.jit(sequence_returns)
 
 
 @pytest.mark.parametrize(("terminated", "trace_decay"), [(True, 0.9), (False, 0.9), (False, 1.0)])
@@ -153,7 +156,7 @@ def test_a_sequence_by_its_definition(terminated, trace_decay):
     rewards, values = rng.normal(size=9), rng.normal(size=10)
     with jax.enable_x64(True):
         for length in (1, 5, 9):
-            found = sequence_returns(
+            found = returns_of(
                 jnp.asarray(rewards),
                 jnp.asarray(values[1:]),
                 jnp.int32(length),
@@ -171,7 +174,7 @@ def test_a_sequence_by_its_definition(terminated, trace_decay):
 def test_what_follows_a_sequence_does_not_matter_even_if_infinite():
     rewards, values = np.ones((2, 4), np.float32)
     values[2:] = np.inf
-    found = sequence_returns(
+    found = returns_of(
         rewards, values, jnp.int32(2), jnp.bool_(False), discount=0.5, trace_decay=0.5
     )
     # G_1 = 1 + 0.5, G_0 = 1 + 0.5 (0.5 + 0.75)

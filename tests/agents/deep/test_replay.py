@@ -90,7 +90,7 @@ def test_what_is_not_there_yet_is_not_drawn():
     for transition in transitions(Discrete(9), 3):
         buffer = add(buffer, transition)
     found = jax.jit(lambda b, key: replay.sample(b, key, 200))(buffer, KEY)
-    rewards = set(np.asarray(replay.read(buffer, jnp.arange(3)).reward).tolist())
+    rewards = set(np.asarray(jax.jit(replay.read)(buffer, np.arange(3)).reward).tolist())
     assert set(np.asarray(found.reward).tolist()) == rewards
 
 

@@ -267,7 +267,8 @@ def test_ppo_learns_from_each_step_once_in_a_pass(monkeypatch, length, batch):
     buffer = dataclasses.replace(
         linear_ppo.Rollout.empty(Discrete(2), linear_ppo.STEPS), length=jnp.int32(length)
     )
-    counts = linear_ppo.learned(None, learner, buffer, rules).weights
+    learned = jax.jit(lambda *given: linear_ppo.learned(None, *given, rules).weights)
+    counts = learned(learner, buffer)
     np.testing.assert_array_equal(counts, np.where(place < length, 3, 0))
 
 
@@ -275,17 +276,22 @@ def test_adam_by_hand():
     """First step: both corrections cancel: alpha g / (|g| + 1e-5 / sqrt(0.001)); second, with
     g = 2 after 1, from first = 0.29, second = 0.004999.
     """
-    arrays = tuple(jnp.zeros(1, jnp.float32) for _ in range(3))
+    arrays = tuple(np.zeros(1, np.float32) for _ in range(3))
+
+    @jax.jit
+    def ascended(arrays, step, gradient, exists):
+        rate = linear_ppo.adam_rate(jnp.float32(0.1), step)
+        return linear_ppo.adam_ascended(arrays, gradient, rate, exists)
+
     for step, gradient in ((1, 1.0), (2, 2.0)):
-        rate = linear_ppo.adam_rate(jnp.float32(0.1), jnp.int32(step))
-        arrays = linear_ppo.adam_ascended(arrays, jnp.full(1, gradient, jnp.float32), rate, True)
+        arrays = ascended(arrays, np.int32(step), np.full(1, gradient, np.float32), True)
         if step == 1:
             np.testing.assert_allclose(arrays[0], 0.1 / (1 + 1e-5 / 0.001**0.5), rtol=1e-4)
     np.testing.assert_allclose(arrays[1], 0.29, rtol=1e-5)
     np.testing.assert_allclose(arrays[2], 0.004999, rtol=1e-4)
     second = 0.1 * (1 - 0.999**2) ** 0.5 / 0.19 * 0.29 / (0.004999**0.5 + 1e-5)
     np.testing.assert_allclose(arrays[0], 0.1 / (1 + 1e-5 / 0.001**0.5) + second, rtol=1e-4)
-    kept = linear_ppo.adam_ascended(arrays, jnp.full(1, jnp.nan), rate, False)
+    kept = ascended(arrays, np.int32(2), np.full(1, np.nan, np.float32), False)
     assert all((k == a).all() for k, a in zip(kept, arrays, strict=True))
 
 
@@ -321,7 +327,8 @@ def test_the_length_of_a_unit_step_by_hand(features, size):
     weights = np.zeros((1, features.capacity), np.float32)
     weights[0, :2] = np.array([3, -4], np.float32) * np.float32(size)
     orders = Orders(jnp.int32(1), jnp.int32(1), jnp.bool_(True))
-    factor, exists = actor_critic.unit_step(features, weights, orders, jnp.float32(0.5))
+    step = jax.jit(lambda *given: actor_critic.unit_step(features, *given))
+    factor, exists = step(weights, orders, jnp.float32(0.5))
     assert exists
     # (3, -4) / 5 times 0.5
     np.testing.assert_allclose(factor * weights[0, :2], [0.3, -0.4], rtol=1e-6)
@@ -329,8 +336,10 @@ def test_the_length_of_a_unit_step_by_hand(features, size):
 
 @pytest.mark.parametrize("entry, expected", [(0.0, False), (np.nan, False), (1.0, True)])
 def test_there_is_no_unit_step_along_nothing(entry, expected):
-    weights, orders = jnp.full((1, 2), entry), Orders(jnp.int32(0), jnp.int32(0), jnp.bool_(True))
-    assert bool(actor_critic.unit_step(Table(2), weights, orders, 0.5)[1]) == expected
+    weights = np.full((1, 2), entry, np.float32)
+    orders = Orders(jnp.int32(0), jnp.int32(0), jnp.bool_(True))
+    step = jax.jit(lambda *given: actor_critic.unit_step(Table(2), *given))
+    assert bool(step(weights, orders, 0.5)[1]) == expected
 
 
 def test_preferences_are_limited():

@@ -218,9 +218,9 @@ def test_returns_are_those_computed_by_hand(ends: bool) -> None:
     """G_t = r_t + 0.5 (0.2 v_{t+1} + 0.8 G_{t+1}); values are 10 times what the network says, plus
     1. Nothing follows where an episode has terminated; where it was cut off, the next one does.
     """
-    found, values = rounds.targets(
-        settings_for(Gru(1, 1, 1), 2, 3, ends=ends), remembered(), jnp.array([1.0, 10.0])
-    )
+    settings = settings_for(Gru(1, 1, 1), 2, 3, ends=ends)
+    targets = jax.jit(lambda scales: rounds.targets(settings, remembered(), scales))
+    found, values = targets(jnp.array([1.0, 10.0]))
     after = 0.0 if ends else 0.5 * 5
     terminated = [1 + 0.5 * (0.2 * 3 + 0.8 * 2), 2, 3 + after]
     second = 20 + 0.5 * (0.2 * 4 + 0.8 * (30 + after))
@@ -234,7 +234,7 @@ def test_returns_are_those_computed_by_hand(ends: bool) -> None:
 )
 def test_scores_of_a_memory_are_those_computed_by_hand(discount: float, found: list) -> None:
     """Without a discount, the mean of two episodes: none begins after the last decision."""
-    scores = rl2.scores(remembered(), jnp.float32(discount))
+    scores = jax.jit(lambda found: rl2.scores(remembered(), found))(jnp.float32(discount))
     np.testing.assert_allclose(scores, found, rtol=1e-6)
 
 
@@ -280,7 +280,8 @@ def test_the_loss_of_four_decisions_is_that_by_hand() -> None:
     part = rounds.Batch(
         jnp.zeros((1, 4)), jnp.zeros(4, jnp.int32), *(jnp.asarray(v, jnp.float32) for v in numbers)
     )
-    found = rounds.surrogate(jnp.zeros((3, 4)), part, AGENT, 0.5)
+    surrogate = jax.jit(lambda outputs, part: rounds.surrogate(outputs, part, AGENT, 0.5))
+    found = surrogate(jnp.zeros((3, 4)), part)
     gains = -1.5 + 1.2 + 0.5 - 0.8
     assert float(found) == pytest.approx(4 * 0.5 * 2**2 - gains - 4 * 0.01 * 0.5 * np.log(2))
 
@@ -309,7 +310,7 @@ def test_gradients_are_those_of_finite_differences() -> None:
 def test_weights_of_perceptrons_start_with_variances_that_keep_signals_as_they_are() -> None:
     """2 / inputs, and of the last layer `last`² / inputs: within 15 %, ten standard errors."""
     network = Dense((50, 200, 100))
-    drawn = np.asarray(network.init(KEY, 0.1))
+    drawn = np.asarray(jax.jit(network.init)(KEY, 0.1))
     hidden, last = drawn[: 200 * 51].reshape(200, 51), drawn[200 * 51 :].reshape(100, 201)
     assert not hidden[:, -1].any() and not last[:, -1].any()
     assert hidden[:, :-1].var() == pytest.approx(2 / 50, rel=0.15)
@@ -320,7 +321,7 @@ def test_a_gated_unit_is_that_of_a_slow_twin() -> None:
     gru, drawn = Gru(3, 4, 2), np.random.default_rng(1)
     parameters = drawn.standard_normal(gru.parameters).astype(np.float32)
     inputs = drawn.standard_normal((5, 3, 2)).astype(np.float32)
-    outputs = rl2.unroll(gru, jnp.asarray(parameters), jnp.asarray(inputs))
+    outputs = jax.jit(lambda *given: rl2.unroll(gru, *given))(parameters, inputs)
     w = parameters[: 12 * 4].reshape(12, 4)
     u = parameters[48 : 48 + 48].reshape(12, 4)
     read = parameters[96:].reshape(2, 5)
@@ -361,7 +362,7 @@ def test_the_agent_that_demonstrates_is_random_as_often_as_asked() -> None:
     best = jnp.asarray(np.repeat([[0.0], [1.0], [1.0], [0.0]], n, axis=1), jnp.float32)
     coins = jnp.asarray(np.random.default_rng(0).random(n), jnp.float32)
     for epsilon in (0.0, 0.4, 1.0):
-        found = ann.choose(best, coins, jnp.full(n, epsilon, jnp.float32))
+        found = jax.jit(ann.choose)(best, coins, jnp.full(n, epsilon, jnp.float32))
         shares = np.bincount(np.asarray(found), minlength=4) / n
         expected = epsilon / 4 + (1 - epsilon) * np.array([0, 0.5, 0.5, 0])
         assert (np.abs(shares - expected) <= 5 * np.sqrt(expected * (1 - expected) / n)).all()
@@ -391,7 +392,7 @@ def check_unseen(play: Any) -> None:
 def test_an_agent_does_not_see_the_mdp(monkeypatch: pytest.MonkeyPatch) -> None:
     """The lifetimes get each other's MDPs and keep their random numbers."""
     prior, inputs, settings = gc()
-    parameters = settings.network.init(KEY)
+    parameters = jax.jit(settings.network.init)(KEY)
     draw = lifetimes.draw_thresholds
 
     @jax.jit

@@ -57,7 +57,7 @@ def task(seed: int, **changes) -> MergedTask:
 
 
 def stack(tasks: list[MergedTask]) -> MergedTask:
-    return jax.tree.map(lambda *v: jnp.stack(v), *tasks)
+    return jax.tree.map(lambda *v: np.stack(v), *tasks)
 
 
 @pytest.mark.parametrize("seed", range(4))

@@ -98,22 +98,24 @@ def test_transplanting_keeps_the_part_beyond_a_link_and_nothing_else():
 
 def test_the_greatest_value_is_chosen_and_ties_are_even():
     # 3 of 5 values tie: false alarm rate 1 in 1,000.
-    words = jnp.asarray(np.random.default_rng(3).integers(0, 2**32, 30_000, dtype=np.uint32))
-    chosen = jax.vmap(lambda w: uct.greatest(jnp.array([1.0, 2.0, -jnp.inf, 2.0, 2.0]), w))(words)
+    words = np.random.default_rng(3).integers(0, 2**32, 30_000, dtype=np.uint32)
+    values = np.array([1, 2, -np.inf, 2, 2], np.float32)
+    chosen = jax.jit(jax.vmap(lambda word: uct.greatest(values, word)))(words)
     counts = np.bincount(np.asarray(chosen), minlength=5)
     assert counts[[0, 2]].sum() == 0 and stats.chisquare(counts[[1, 3, 4]]).pvalue > 1e-3
 
 
 def test_selection_is_uct():
-    word, log_visits = jnp.uint32(5), jnp.log(jnp.float32(14))
-    visits, means = jnp.array([10.0, 3.0]), jnp.array([1.0, 0.5])
+    word, log_visits = np.uint32(5), np.log(np.float32(14))
+    visits, means = np.array([[10, 3], [1, 0.5]], np.float32)
+    select = jax.jit(uct.select)
     bounds = [
         1 + c * np.sqrt(np.log(14) / 10) - (0.5 + c * np.sqrt(np.log(14) / 3)) for c in (0.5, 2.0)
     ]
     assert bounds[0] > 0 > bounds[1]
-    assert int(uct.select(visits, means, jnp.float32(0.5), log_visits, word)) == 0
-    assert int(uct.select(visits, means, jnp.float32(2.0), log_visits, word)) == 1
-    assert int(uct.select(jnp.array([10.0, 0.0]), means, jnp.float32(0.0), log_visits, word)) == 1
+    assert int(select(visits, means, np.float32(0.5), log_visits, word)) == 0
+    assert int(select(visits, means, np.float32(2.0), log_visits, word)) == 1
+    assert int(select(np.float32([10, 0]), means, np.float32(0.0), log_visits, word)) == 1
 
 
 N = 1 << 16
@@ -121,9 +123,8 @@ KEYS = [(0, 0), (1, 0), (0, 1), (0x9E3779B9, 0x85EBCA6B)]
 
 
 def words(key: tuple[int, int], n: int = N) -> np.ndarray:
-    return np.asarray(
-        draws.word(draws.stream(jnp.array(key, jnp.uint32)), jnp.arange(n, dtype=jnp.uint32))
-    )
+    drawn = jax.jit(lambda key, i: draws.word(draws.stream(key), i))
+    return np.asarray(drawn(np.array(key, np.uint32), np.arange(n, dtype=np.uint32)))
 
 
 def test_words_are_those_of_the_twin():
@@ -161,7 +162,7 @@ def test_streams_of_near_keys_are_unrelated():
 
 def test_lots_order_indices_evenly():
     # 24 orders of 4 indices: false alarm rate 1 in 1,000.
-    lots = np.asarray(jax.vmap(lambda w: draws.lots(w, 4))(jnp.asarray(words((7, 7)))))
+    lots = np.asarray(jax.jit(jax.vmap(lambda w: draws.lots(w, 4)))(words((7, 7))))
     orders = np.unique(np.argsort(lots, axis=1), axis=0, return_counts=True)[1]
     assert len(orders) == 24 and stats.chisquare(orders).pvalue > 1e-3
 

@@ -53,7 +53,7 @@ def task(seed: int, **changes) -> SearchTask:
 
 
 def stack(tasks: list[SearchTask]) -> SearchTask:
-    return jax.tree.map(lambda *v: jnp.stack(v), *tasks)
+    return jax.tree.map(lambda *v: np.stack(v), *tasks)
 
 
 def same(one: uct.Root, other: uct.Root) -> None:
@@ -137,7 +137,7 @@ def test_maps_may_be_nested():
     def explore(c: jax.Array) -> uct.Root:
         return jax.vmap(lambda t: uct.search(dataclasses.replace(t, exploration=c)))(tasks)
 
-    grid = jax.jit(jax.vmap(explore))(explorations)
+    grid = jax.tree.map(np.asarray, jax.jit(jax.vmap(explore))(explorations))
     for i, c in enumerate(explorations):
         expected = SEARCHES(dataclasses.replace(tasks, exploration=jnp.full(5, c)))
         same(jax.tree.map(lambda v, i=i: v[i], grid), expected)
