@@ -275,8 +275,9 @@ def results_of(study: dict, folder: Path) -> None:
 
 
 def test_experiments_are_known_by_their_problem(tmp_path: Path) -> None:
-    """And each may have its own number of environments."""
-    study = {**STUDY, "experiments": STUDY["experiments"][:1]}
+    """And each may have its own number of environments; those of others are left out."""
+    beyond = {"name": "no part of it", "problem": "DeepSea", "episodes": 5}
+    study = {**STUDY, "experiments": [STUDY["experiments"][0], beyond]}
     results_of(study, tmp_path)
     result = call("compare", tmp_path, "--to", "jordan2020", "--format", "json")
     assert result.exit_code == 0
