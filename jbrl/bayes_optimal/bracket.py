@@ -42,7 +42,7 @@ from jbrl.study.storage import files
 
 CONFIDENCE = 0.95  # of the bracket; the ends are one-sided limits at ONE_SIDED
 ONE_SIDED = (1 + CONFIDENCE) / 2
-VERSION = 5  # of what pieces mean
+VERSION = 6  # of what pieces mean
 # What an end rests on besides the seed: an exact end on nothing.
 EXACT = "nothing"
 RANGE = "the range of returns"
@@ -498,19 +498,23 @@ class _Work:
         limit: float | None,
         replications: int,
     ) -> _Way | None:
-        """Return the relaxation in which one state stays hidden, where a state can, and where no
-        outcome is so rare that means of replications are far from normal.
+        """Return the relaxation in which one state stays hidden, where a state can, and where its
+        limit needs a range only, or no outcome is so rare that means of replications are far from
+        normal.
         """
         relaxed = hide(ahead, self.seeds("hide", 1)[0])
         n_mdps = 0 if relaxed is None else relaxed.n_mdps(limit)
-        if relaxed is None or n_mdps * replications * self.model.rarest < RARE:
+        if relaxed is None or not n_mdps:
             return None
+        if not relaxed.certified and n_mdps * replications * self.model.rarest < RARE:
+            return None
+        limits = relaxed.certified
         return _Way(
             f"hidden-{relaxed.state}-{ahead.decisions}",
             n_mdps,
             lambda n_mdps, seed: relaxed.replication(control(), n_mdps, seed),
-            _student,
-            NORMAL,
+            (lambda some: relaxed.margin(some, n_mdps, ONE_SIDED)) if limits else _student,
+            RANGE if limits else NORMAL,
             {
                 "method": "the look-ahead, then all rows but those of one state are revealed",
                 "decisions": ahead.decisions,

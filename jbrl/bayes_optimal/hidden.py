@@ -15,13 +15,11 @@ from concurrent.futures import Executor
 from functools import partial
 
 import numpy as np
-from scipy.stats import qmc
+from scipy.special import betaincinv
 
-from jbrl.bayes_optimal import samples
 from jbrl.mdp.counts import BlockCounts, Total
 from jbrl.mdp.model import Model, sweep
 
-DRAWS = 16  # of the hidden rows when they are shown; a power of 2
 CORRECTIONS = 12  # of a bracket of a fixed point
 
 Rule = Callable[[np.ndarray], np.ndarray]
@@ -158,31 +156,27 @@ class Hidden:
     def _shown(self, between: Between, seed: np.random.SeedSequence) -> Worth:
         """Return estimates of the worth when the rows are shown, after all trials.
 
-        With all rows known, the worth is the greatest of those of each row, taken for ever. The
-        mean over draws of all rows from the posterior is without bias.
+        With all rows known, the worth is the greatest of those of each row, taken for ever. A draw
+        of all rows from the posterior, another one for each MDP, has no bias.
         """
         block = self.counts.block
         totals = sums(self.trials, len(block.successors))
         counts = np.concatenate([self.counts.splits(total).counts for total in totals])
         free = block.possible.sum(1) - 1
-        sequence = qmc.Sobol(int(free.sum()), scramble=True, rng=np.random.default_rng(seed))
-        uniforms = np.split(sequence.random(DRAWS), np.cumsum(free)[:-1], axis=1)
-        distinct = [np.unique(counts[:, a], axis=0, return_inverse=True) for a in range(len(free))]
-        means = np.zeros((len(counts), len(between.least)), np.float32)
-        for draw in range(DRAWS):
-            best = np.full_like(means, -np.inf)
-            for a, (rows, places) in enumerate(distinct):
-                worth = self._for_ever(between, a, rows, uniforms[a][draw])
-                np.maximum(best, worth[places.reshape(-1)], out=best)
-            means += best / DRAWS
+        numbers = np.random.default_rng(seed).random((int(free.sum()), len(between.least)))
+        best = np.full((len(counts), len(between.least)), -np.inf, np.float32)
+        for a, uniforms in enumerate(np.split(numbers, np.cumsum(free)[:-1])):
+            rows, places = np.unique(counts[:, a], axis=0, return_inverse=True)
+            worth = self._for_ever(between, a, rows, uniforms)
+            np.maximum(best, worth[places.reshape(-1)], out=best)
         ends = np.cumsum([len(self.counts.splits(total)) for total in totals])
-        return dict(zip(totals, np.split(means, ends[:-1]), strict=True))
+        return dict(zip(totals, np.split(best, ends[:-1]), strict=True))
 
     def _for_ever(
         self, between: Between, a: int, counts: np.ndarray, uniforms: np.ndarray
     ) -> np.ndarray:
         """Return the worth of the state if row `a`, drawn from its posterior after each count, is
-        known and always taken: [n, M] float32, from above.
+        known and always taken: [n, M] float32, from above. `uniforms` are [K - 1, M].
 
         It is the fixed point of a convex function that is less steep than the identity: a chord
         between points on both sides of it meets the identity above it; a chord of two points above
@@ -191,17 +185,17 @@ class Hidden:
         block = self.counts.block
         some = np.flatnonzero(block.possible[a])
         weights = block.concentrations[a, some] + counts[:, some]
-        theta = np.exp([samples.log_row(row, uniforms[:, None])[:, 0] for row in weights])
-        gain = (theta * block.rewards[a, some]).sum(1, keepdims=True).astype(np.float32)
+        shape = (len(counts), len(between.least))
+        theta = np.array([_row(row, uniforms) for row in weights])  # [n, K, M]
+        gain = np.tensordot(theta, block.rewards[a, some], (1, 0)).astype(np.float32)
         theta = (self.discount * theta).astype(np.float32)
 
         def step(w: np.ndarray) -> np.ndarray:
-            values = np.repeat(gain, w.shape[1], 1)
+            values = gain.copy()
             for i, k in enumerate(some):
-                values += theta[:, i : i + 1] * between.at(int(block.successors[k]), w)
+                values += theta[:, i] * between.at(int(block.successors[k]), w)
             return values
 
-        shape = (len(counts), len(between.least))
         low, high = np.broadcast_to(between.least, shape), np.broadcast_to(between.most, shape)
         after_low, after_high = step(low), step(high)
         for _ in range(CORRECTIONS):
@@ -221,6 +215,16 @@ def _meeting(a: np.ndarray, after_a: np.ndarray, b: np.ndarray, after_b: np.ndar
     difference = gap_a - gap_b
     share = np.divide(gap_a, difference, out=np.ones_like(gap_a), where=difference > 1e-6)
     return a + share * (b - a)
+
+
+def _row(weights: np.ndarray, uniforms: np.ndarray) -> np.ndarray:
+    """Return Dirichlet draws, [K, M], of uniform numbers [K - 1, M], by stick-breaking."""
+    left, parts = np.ones(uniforms.shape[1]), []
+    for k, numbers in enumerate(uniforms):
+        share = left * betaincinv(weights[k], weights[k + 1 :].sum(), numbers)
+        left = left - share
+        parts.append(share)
+    return np.stack([*parts, left])
 
 
 def sums(n: int, parts: int) -> list[Total]:

@@ -7,6 +7,7 @@ prior, with the exact weights of the counts of all states but b.
 
 import dataclasses
 import math
+from collections.abc import Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from functools import partial
 
@@ -38,6 +39,13 @@ class HiddenAhead:
 
     ahead: LookAhead
     hidden: Hidden
+
+    @property
+    def certified(self) -> bool:
+        """Return whether its limit needs a range only: the look-ahead never comes to counts after
+        which the hidden rows are shown.
+        """
+        return self.ahead.decisions <= self.hidden.trials
 
     @property
     def state(self) -> int:
@@ -81,7 +89,7 @@ class HiddenAhead:
         """
         ahead, layers = self.ahead, self.ahead.layers
         own, shown = seed.spawn(2)
-        mdps, values, shown_value = ahead.sample(n_mdps, own, even=True)
+        mdps, values, shown_value = ahead.sample(n_mdps, own, even=not self.certified)
         number, trials = self.hidden.number, self.hidden.trials
         cells = layers.layer(ahead.decisions)
         few = [cell for cell in cells if sum(cell.totals[number]) <= trials]
@@ -95,7 +103,32 @@ class HiddenAhead:
         at_leaves = {cell: value + self._for_ever() for cell, value in leaves.estimates.items()}
         if many:
             at_leaves |= estimate(layers, many, mdps, values, control, ahead.threads)
-        return Replication(ahead.solve(at_leaves), shown_value)
+        value = ahead.solve(at_leaves)
+        if not self.certified:
+            return Replication(value, shown_value)
+        low, high = leaves.extremes
+        middle, half = (low + high) / 2, (high - low) / 2
+        return Replication(
+            value,
+            shown_value,
+            float(middle.mean()),
+            float((middle**2).mean()),
+            float((half**2).mean()),
+            self._range(control),
+        )
+
+    def margin(self, replications: Sequence[Replication], n_mdps: int, confidence: float) -> float:
+        """Return how far the bound may lie above the average of independent estimates.
+
+        As `LookAhead.margin`: what an MDP adds lies between the least and the greatest worth that
+        it gives to a state and counts of the hidden rows, less the control.
+        """
+        return self.ahead.margin(replications, n_mdps, confidence)
+
+    def _range(self, control: Control) -> float:
+        model, rest = self.ahead.layers.model, 1 / (1 - self.ahead.discount)
+        low, high = control.bounds()
+        return float(rest * model.reward_range + (high - low).max())
 
     def _for_ever(self) -> float:
         """Return what to add to a value for ever, so that it is not below that of the decisions
@@ -172,6 +205,7 @@ class HiddenLeaves:
     def __init__(self, layers: Layers, cells: list[Cell], control: Control, hidden: Hidden) -> None:
         self.layers, self.control, self.hidden = layers, control, hidden
         self.estimates = {cell: control.mean(cell) for cell in cells}
+        self._extremes: list[np.ndarray] = []  # of some MDPs each, [2, M]
         cut, axis, end = cut_blocks(layers, cells), hidden.number, len(layers.blocks)
         first, last = slice(0, cut), slice(cut, end)
         self._hidden_first = axis < cut
@@ -196,7 +230,15 @@ class HiddenLeaves:
         rest = _Rest(self.control, self.hidden.number, p)
         weights = Weights(self.layers, log_rows)
         add = partial(self._add, weights, between, worth, rest, share)
-        list(pool.map(add, self._groups.items()))
+        found = np.array(list(pool.map(add, self._groups.items())))
+        self._extremes.append(np.array([found[:, 0].min(0), found[:, 1].max(0)]))
+
+    @property
+    def extremes(self) -> np.ndarray:
+        """Return the least and the greatest value of each MDP at any leaf, less the control, [2, M]
+        float64.
+        """
+        return np.concatenate(self._extremes, 1).astype(np.float64)
 
     def _add(
         self,
@@ -206,12 +248,13 @@ class HiddenLeaves:
         rest: "_Rest",
         share: float,
         group: tuple[tuple[int, tuple[Total, ...]], list[Cell]],
-    ) -> None:
+    ) -> np.ndarray:
         (x, totals), cells = group
         product = np.ones((1, len(between.least)), np.float32)
         for number, total in enumerate(totals, self._with.start):
             if number == self.hidden.number:
                 factor = between.at(x, worth[total]) - rest.of(x, total)
+                extremes = np.array([factor.min(0), factor.max(0)])
             elif any(total):
                 factor = weights.of(number, total)
             else:
@@ -222,6 +265,7 @@ class HiddenLeaves:
             other = weights.product(self._without.start, cell.totals[self._without])
             a, b = (product, other) if self._hidden_first else (other, product)
             self.estimates[cell] += (a @ b.T).reshape(self.estimates[cell].shape)
+        return extremes
 
 
 class _Rest:

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+import jbrl
 from jbrl.mdp.dirichlet import DirichletMDPs, distribution
 from jbrl.problems.problem import DirichletProblem
 
@@ -20,6 +21,32 @@ PRIORS = {"GC2": GC2, "zeros": ZEROS, "fractions": FRACTIONS, "unlike": UNLIKE}
 
 def problem(prior: tuple, first: int = 0, name: str = "two") -> DirichletProblem:
     return DirichletProblem(name, name, distribution(*prior, first))
+
+
+BANDITS = range(244, 324)  # numbers of problems that are bandits
+
+
+def some_problem(number: int) -> DirichletProblem:
+    """Two states and two actions, of one of four kinds: ordinary, with an outcome that is rare and
+    pays or costs very much, with rewards that differ by orders of magnitude, with rows that are
+    nearly certain. Or else a bandit of two arms with two or three outcomes.
+    """
+    generator = np.random.default_rng(number)
+    if number in BANDITS:
+        rows = generator.choice([0.05, 0.5, 1.0, 4.0], (2, 2 + number % 2))
+        prior = ";".join(" ".join(map(str, row)) for row in rows)
+        return jbrl.problem(f'Bandit(prior="{prior}")')
+    shape = (2, 2, 2)
+    weights, rewards = generator.choice([0.5, 1.0, 2.0], shape), generator.normal(size=shape)
+    kind = number % 4
+    if kind == 1:
+        chance = 10.0 ** -generator.integers(2, 7)
+        weights[0, 1], rewards[0, 1] = (1, chance), (0, generator.choice([-1, 1]) / chance)
+    elif kind == 2:
+        rewards *= 10.0 ** generator.uniform(-2, 4, shape)
+    elif kind == 3:
+        weights = generator.choice([0.01, 0.02, 3.0], shape)
+    return problem((weights, rewards))
 
 
 def exact(mdps: DirichletMDPs, discount: float, horizon: int) -> float:

@@ -1,5 +1,6 @@
 """A hidden state: against value iteration, expectimax and posterior samples by hand."""
 
+import dataclasses
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -10,13 +11,13 @@ import jbrl
 from jbrl.bayes_optimal import hidden_ahead, samples
 from jbrl.bayes_optimal.bracket import ONE_SIDED
 from jbrl.bayes_optimal.hidden import Between, Hidden
-from jbrl.bayes_optimal.hidden_ahead import HiddenAhead, HiddenLeaves, hide
+from jbrl.bayes_optimal.hidden_ahead import HiddenAhead, HiddenLeaves, candidates, hide
 from jbrl.bayes_optimal.look_ahead import LookAhead
 from jbrl.bayes_optimal.plan import margin
 from jbrl.mdp.counts import Layers
 from jbrl.mdp.dirichlet import DirichletMDPs, distribution
 from jbrl.mdp.model import make_model
-from tests.bayes_optimal.exact import PRIORS, exact, problem
+from tests.bayes_optimal.exact import PRIORS, exact, problem, some_problem
 
 DISCOUNT = 0.5
 SMALL = "GC(n_states=2,n_actions=2)"
@@ -100,7 +101,7 @@ def test_shown_rows_are_worth_what_value_iteration_gives() -> None:
     many = samples.draw(model, 2**14, 5)
     expected = samples.values(model, many, DISCOUNT, (40,))[40][0]
     found = worth[counts.nothing][0]
-    error = np.hypot(found.std() / 16, expected.std() / 16)  # 16 draws of the hidden rows
+    error = np.hypot(found.std() / 16, expected.std() / 16)
     assert found.mean() == pytest.approx(expected.mean(), abs=5 * error)
 
 
@@ -245,3 +246,32 @@ def test_coverage() -> None:
         samples = np.array([one.replication(control, 16, own).value for own in seed.spawn(8)])
         missed += value > samples.mean() + margin(samples, ONE_SIDED)
     assert missed <= 12
+
+
+def misses(numbers: range) -> int:
+    """Count limits at 97.5 % that lie below the value, of lifetimes after which little is left."""
+    missed, n_mdps = 0, 256
+    for number in numbers:
+        ahead = ahead_of(some_problem(number).mdps, 1)
+        value = dataclasses.replace(ahead, decisions=HORIZON).extremes()[0]
+        control, seeds = ahead.control(np.random.SeedSequence(1)), np.random.SeedSequence(number)
+        for one in candidates(ahead):
+            assert one.certified
+            made = [one.replication(control, n_mdps, seed) for seed in seeds.spawn(2)]
+            mean = np.mean([replication.value for replication in made])
+            limit = mean + one.margin(made, n_mdps, ONE_SIDED)
+            missed += limit < value - 1e-4 * max(1.0, abs(value))
+    return missed
+
+
+def test_few_limits_are_false() -> None:
+    """Of ordinary problems and of one with a rare outcome. Two misses of at most eight at 97.5 %
+    occur once in 60 runs; seeds are fixed.
+    """
+    assert misses(range(4)) <= 1
+
+
+@pytest.mark.slow
+def test_limits_are_false_as_seldom_as_they_say() -> None:
+    """Of 200 to 400 limits; 20 misses of 400 at 97.5 % occur once in 300 runs; seeds are fixed."""
+    assert misses(range(4, 204)) <= 19

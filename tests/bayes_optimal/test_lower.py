@@ -22,9 +22,8 @@ from jbrl.environments.spec import Steps
 from jbrl.mdp.counts import Layers
 from jbrl.mdp.model import make_model
 from jbrl.play.protocol import Protocol
-from jbrl.problems.problem import DirichletProblem
 from jbrl.rollout.contract import Agent
-from tests.bayes_optimal.exact import PRIORS, exact, problem
+from tests.bayes_optimal.exact import BANDITS, PRIORS, exact, problem, some_problem
 
 TWO = problem(PRIORS["unlike"])
 
@@ -190,7 +189,6 @@ def test_limits_are_near_the_mean_of_ordinary_samples() -> None:
 
 
 DISCOUNT, HORIZON = 0.9, 5
-BANDITS = range(244, 324)  # numbers of problems that are bandits
 
 
 def by_hand(mdps: object, states: np.ndarray, actions: np.ndarray) -> float:
@@ -240,32 +238,9 @@ def test_has_the_mean_0_and_most_of_the_variance() -> None:
     assert (played.returns - found).var() < 0.25 * played.returns.var()
 
 
-def some_problem(number: int) -> DirichletProblem:
-    """Two states and two actions, of one of four kinds: ordinary, with an outcome that is rare and
-    pays or costs very much, with rewards that differ by orders of magnitude, with rows that are
-    nearly certain. Or else a bandit of two arms with two or three outcomes.
-    """
-    generator = np.random.default_rng(number)
-    if number in BANDITS:
-        rows = generator.choice([0.05, 0.5, 1.0, 4.0], (2, 2 + number % 2))
-        prior = ";".join(" ".join(map(str, row)) for row in rows)
-        return jbrl.problem(f'Bandit(prior="{prior}")')
-    shape = (2, 2, 2)
-    weights, rewards = generator.choice([0.5, 1.0, 2.0], shape), generator.normal(size=shape)
-    kind = number % 4
-    if kind == 1:
-        chance = 10.0 ** -generator.integers(2, 7)
-        weights[0, 1], rewards[0, 1] = (1, chance), (0, generator.choice([-1, 1]) / chance)
-    elif kind == 2:
-        rewards *= 10.0 ** generator.uniform(-2, 4, shape)
-    elif kind == 3:
-        weights = generator.choice([0.01, 0.02, 3.0], shape)
-    return problem((weights, rewards))
-
-
 @pytest.fixture(autouse=True)
 def few_samples(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Limits hold for any number of MDPs; ends that assume more than a range are not tried."""
+    """Limits hold for any number of MDPs; hidden states, for long lifetimes, are not tried."""
     monkeypatch.setattr(plan, "USUAL_MDPS", 256)
     monkeypatch.setattr(bracket, "TRIAL", 64)
     monkeypatch.setattr(bracket, "hide", lambda *_: None)

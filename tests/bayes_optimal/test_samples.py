@@ -44,7 +44,12 @@ class Stages:
             return Replication(self.note("pilot", seed).normal(70), 60.0)  # not the lower one
 
         self.note("hide", seed)
-        sizes = {"state": 0, "hidden": SimpleNamespace(trials=1), "n_mdps": lambda _: 2048}
+        sizes = {
+            "certified": False,
+            "state": 0,
+            "hidden": SimpleNamespace(trials=1),
+            "n_mdps": lambda _: 2048,
+        }
         return SimpleNamespace(replication=replication, **sizes)
 
     def candidates(self, *arguments: Any) -> list[Candidate]:

@@ -139,7 +139,7 @@ def index_table(weights: Array, rewards: Array, discount: Array, pulls: int) -> 
     sums = jnp.linspace(0, 1, SUMS, dtype=jnp.float32).reshape(-1, *[1] * (outcomes - 1))
 
     def chances(n: Array) -> list[Array]:
-        total = weights.sum() + n
+        total = weights.sum() + jnp.maximum(n, counts.sum(0))
         last = jnp.maximum(n - counts.sum(0), 0)
         return [(seen + w) / total for seen, w in zip([*counts, last], weights, strict=True)]
 
