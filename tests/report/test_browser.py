@@ -13,7 +13,7 @@ import pytest
 
 from jbrl.report.study import write_report
 from tests.report.synthetic import MANIFEST, study
-from tests.report.test_strategies import searched
+from tests.report.test_chapters import searched
 
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 CHROMIUM = next(filter(None, map(shutil.which, NAMES)), None)
