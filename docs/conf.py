@@ -3,6 +3,8 @@
 import dataclasses
 import inspect
 import re
+import sys
+from pathlib import Path
 
 import docutils.nodes
 from docutils.utils.math import MathError
@@ -10,9 +12,10 @@ from docutils.utils.math.latex2mathml import tex2mathml
 from sphinx.util.logging import getLogger
 
 import jbrl
-from jbrl.cli.app import reference
-from jbrl.cli.catalogue import parameter_table
 from jbrl.environments.environment import ENVIRONMENTS
+
+sys.path.append(str(Path(__file__).parent))
+from tables import parameter_table, reference
 
 project = "jbrl"
 author = "The jbrl developers"

@@ -17,9 +17,9 @@ import pytest
 from typer.main import get_command
 
 import jbrl
+from docs.tables import parameter_table, reference
 from jbrl.agents.registry import AGENTS
-from jbrl.cli.app import app, reference
-from jbrl.cli.catalogue import parameter_table
+from jbrl.cli.app import app
 from jbrl.cli.doctor import _notes
 from jbrl.cli.progress import Display
 from jbrl.environments.environment import ENVIRONMENTS

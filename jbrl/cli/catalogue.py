@@ -102,32 +102,21 @@ def _as_json(entries: Mapping[str, tuple[type, str]]) -> str:
         {
             "name": name,
             "summary": text,
-            "parameters": {field.name: field.default for field in _settable(cls)},
+            "parameters": {field.name: field.default for field in settable(cls)},
         }
         for name, (cls, text) in sorted(entries.items(), key=lambda entry: entry[0].casefold())
     ]
     return json.dumps(rows, indent=1, default=str)
 
 
-def _settable(cls: type) -> list[dataclasses.Field[Any]]:
+def settable(cls: type) -> list[dataclasses.Field[Any]]:
     """Return the fields that a study or a name can set; the others are computed from them."""
     return [field for field in dataclasses.fields(cls) if field.default is not None]
 
 
-def _toml(value: object) -> str:
+def toml(value: object) -> str:
     """Return a default as it is written in a study or in the name of a problem."""
     return json.dumps(value) if isinstance(value, bool) or value == "" else str(value)
-
-
-def parameter_table(cls: type) -> str:
-    """Return the parameters of an agent, an environment or a problem as a table in Markdown."""
-    rows = []
-    for field in _settable(cls):
-        values = accepted_values(field, None) + (", static" if field.metadata.get("static") else "")
-        doc = str(field.metadata.get("doc", "")).replace("|", "\\|")
-        rows.append(f"| `{field.name}` | `{_toml(field.default)}` | {values} | {doc} |")
-    header = ["| Parameter | Default | Accepted | Meaning |", "| --- | --- | --- | --- |"]
-    return "\n".join([*header, *rows])
 
 
 def _problems() -> Iterator[Table | str]:
@@ -137,7 +126,7 @@ def _problems() -> Iterator[Table | str]:
     from jbrl.problems.problem import DERIVED, PROBLEMS, DirichletProblem
 
     settings: dict[str, Mapping[str, object]] = {
-        name: {field.name: field.default for field in _settable(entry.environment)}
+        name: {field.name: field.default for field in settable(entry.environment)}
         for name, entry in ENVIRONMENTS.items()
     }
     settings |= {name: entry.parameters for name, entry in PROBLEMS.items()}
@@ -182,7 +171,7 @@ def _row(name: str, settings: Mapping[str, object]) -> list[str]:
         described = problem(name)
     except JbrlError as error:
         return ["", "", "", f"not available: {error}"]
-    written = ", ".join(f"{name}={_toml(value)}" for name, value in settings.items())
+    written = ", ".join(f"{name}={toml(value)}" for name, value in settings.items())
     text = described.description + (f"\nSettings: {written}" if written else "")
     spec = described.spec
     return [str(spec.observation), str(spec.actions.n), _lifetime(described), text]
@@ -277,12 +266,12 @@ def _described_agent(name: str) -> list[str]:
     from jbrl.rollout.contract import OfflineSearch
 
     entry = AGENTS[name]
-    title = "Parameters" if _settable(entry.agent) else "No parameters"
+    title = "Parameters" if settable(entry.agent) else "No parameters"
     lines = [f"{name}: {entry.summary}", "", title]
-    for field in _settable(entry.agent):
+    for field in settable(entry.agent):
         values = accepted_values(field, None)
         doc = field.metadata.get("doc", "")
-        lines.append(f"  {field.name} = {_toml(field.default)}: {doc} ({values})")
+        lines.append(f"  {field.name} = {toml(field.default)}: {doc} ({values})")
     requires = entry.agent.requires
     words = {"Discrete": "states by number", "OneHot": "one-hot states", "Box": "numbers"}
     seen = ", ".join(words[kind.__name__] for kind in requires.observations)
@@ -316,7 +305,7 @@ def _described(problem: "EnvironmentProblem") -> list[str]:
     ]
     environment: Any = problem.environment
     while environment is not None:
-        settings = [field for field in _settable(type(environment)) if field.name != "environment"]
+        settings = [field for field in settable(type(environment)) if field.name != "environment"]
         wrapped = getattr(environment, "environment", None)
         alone = environment is problem.environment and wrapped is None
         if settings:

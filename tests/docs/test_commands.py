@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from jbrl.cli.app import app, reference
+from docs.tables import reference
+from jbrl.cli.app import app
 from tests.docs.commands import ROOT, Command, found, problem_of
 
 COMMANDS = found()
