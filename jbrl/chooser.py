@@ -85,10 +85,11 @@ class Chooser:
     def _end(self) -> float:
         """Seconds spent at which the race has to be over."""
         last = FINAL_SHARE * self.clock.budget
-        if self.played:
-            names = list(self.played) if self.race is None else [self.race.leader]
-            each = max(self.by_name[name].each for name in names)
-            last = max(last, self.writing + LEAST_FRESH * each)
+        if not self.played:  # an answer without a score is better than none
+            return self.clock.budget - self.writing
+        names = list(self.played) if self.race is None else [self.race.leader]
+        each = max(self.by_name[name].each for name in names)
+        last = max(last, self.writing + LEAST_FRESH * each)
         return self.clock.budget - min(last, self.clock.budget / 3)
 
     def say(self, step: str) -> None:

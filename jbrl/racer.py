@@ -169,6 +169,7 @@ class Racer:
         self._run: Run | None = None
         self._compiled = False
         self.times: Times | None = None
+        self._measured: Latency | None = None
         self.each = 0.0
         self.status, self.reason = "not tried", ""
 
@@ -224,6 +225,7 @@ class Racer:
                 found = again
             if found.p99 <= limit:
                 break
+        self._measured = found
         return dataclasses.replace(found, compile_seconds=compiling)
 
     def expected(self, n: int) -> float:
@@ -269,7 +271,8 @@ class Racer:
         return scores
 
     def policy(self) -> Policy:
-        return of_trained(self._learned().trained())
+        """Return the policy, with its latency where that was measured in this process."""
+        return dataclasses.replace(of_trained(self._learned().trained()), measured=self._measured)
 
     def trained_again(self, number: int, until: float) -> "Racer":
         """Return the same candidate with another training, number `number` > 0, ready to play.
