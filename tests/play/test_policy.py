@@ -18,12 +18,14 @@ import jbrl
 from jbrl.agents.complete import is_oracle
 from jbrl.agents.registry import AGENTS, register_agent
 from jbrl.base.errors import JbrlError
+from jbrl.base.pytree import record
 from jbrl.environments.environment import drawn
 from jbrl.mdp.sampling import stream
 from jbrl.policy import Policy
 from jbrl.policy_folder import read_agent, read_knowledge
 from jbrl.problems.prior import DirichletPrior
 from jbrl.rollout import episodes
+from jbrl.rollout.contract import Agent
 from jbrl.study.storage import files
 
 HORIZON = 30
@@ -249,6 +251,7 @@ MISUSE = [
     (lambda life: life.act(5), "observation = 5: expected an integer from 0 to 4"),
     (lambda life: life.act(0.5), "observation = 0.5: expected an integer"),
     (lambda life: life.act([0]), "expected an integer"),
+    (lambda life: life.act([[0], [1, 2]]), "expected an integer"),
     (lambda life: (life.act(0), life.observe(float("nan"), 1)), "reward = nan: expected a finite"),
     (lambda life: (life.act(0), life.observe(1e39, 1)), r"reward = 1e\+39: expected a finite"),
     (lambda life: (life.act(0), life.observe("x", 1)), "expected a number"),
@@ -305,6 +308,46 @@ def test_an_agent_of_the_users_own_is_asked_to_be_imported(tmp_path, monkeypatch
         del AGENTS["Kept away"]
     with pytest.raises(JbrlError, match="'Kept away' is of the user's own: expected the module"):
         jbrl.load_policy(own)
+
+
+@record
+class Leaning(Agent):
+    """Adds up what it has seen, and plays 1 where the sum is above 0."""
+
+    def reset(self, key, knowledge):
+        return jnp.float32(0)
+
+    def act(self, key, state, observation):
+        return jnp.where(state + observation[2] > 0, 1, 0).astype(jnp.int32), state
+
+    def observe(self, key, state, transition):
+        gained = transition.reward * transition.next_observation[0]
+        return state + gained + transition.observation[1]
+
+
+def test_vectors_are_seen_and_refused():
+    policy = jbrl.policy(Leaning(), "CartPole")
+    for lifetimes in (None, 2):
+        life = policy.start(lifetimes=lifetimes)
+
+        def seen(*values, lifetimes=lifetimes):
+            return values if lifetimes is None else [values, (0, 0, 1, 0)]
+
+        for bad, said in (
+            ((0, 0, np.nan, 0), "observation = .*: expected finite numbers"),
+            ((0, 0, 0), "expected an array float32"),
+            (("a", "b", "c", "d"), "expected an array float32"),
+        ):
+            with pytest.raises(JbrlError, match=said):
+                life.act(seen(*bad) if len(bad) == 4 else bad)
+        actions = [life.act(seen(0, 1, -0.5, 0))]
+        for lean in (-6.5, -8.5):  # 2 x 3 + 1, then nothing more
+            life.observe(
+                2.0 if lifetimes is None else [2.0, 2.0], seen(3 if lean == -6.5 else 0, 0, 0, 0)
+            )
+            actions.append(life.act(seen(0, 0, lean, 0)))
+        expected = [0, 1, 0]
+        assert actions == expected if lifetimes is None else np.array(actions)[:, 0] == expected
 
 
 def test_an_agent_that_sees_the_environment_is_refused():

@@ -5,7 +5,7 @@ import pytest
 from jax import lax
 
 from benchmarks.twins import formulas as reference
-from jbrl.agents.opps.evaluation import FormulaProgram, evaluate, program, programs
+from jbrl.agents.opps.evaluation import FormulaProgram, evaluate, in_common_shape, program, programs
 from jbrl.agents.opps.formulas import BINARY, UNARY, VARIABLES, Expression, formula_set, parse
 from jbrl.base.errors import JbrlError
 
@@ -102,6 +102,17 @@ def test_edges_of_the_domain_are_defined_and_unused_variables_may_be_anything():
         values, valid = jax.jit(evaluate)(program(parse(text)), q[rows])
         assert valid, text
         np.testing.assert_allclose(values, wanted, rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("text", "length"), [("Q0", 2), ("Q0+Q1", 2), ("ln(Q0)", 5), ("(Q0+Q1)*(Q0-Q2)", 5)]
+)
+def test_formulas_share_the_first_shape_that_they_fit(text, length):
+    one = program(parse(text))
+    shaped = in_common_shape(one)
+    assert shaped.words.shape[-1] == length and set(one.families) <= set(shaped.families)
+    longest = programs([parse("+".join(["Q0*Q1"] * 4))])
+    assert in_common_shape(longest) is longest
 
 
 def test_mapped_is_one_by_one():

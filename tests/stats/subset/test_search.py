@@ -19,7 +19,12 @@ from jbrl.stats.subset.fit import Folds, coefficients, shuffled
 from jbrl.stats.subset.model import model_of, predict
 from jbrl.stats.subset.preparation import Preparation, Prepared, prepare
 from jbrl.stats.subset.problem import Problem, Search, candidates
-from jbrl.stats.subset.robustness import over_algorithms, over_resamples
+from jbrl.stats.subset.robustness import (
+    over_algorithms,
+    over_resamples,
+    per_environment,
+    single_environments,
+)
 from jbrl.stats.subset.search import search
 from tests.stats.subset.tables import matrix, prepared_of, table_of
 
@@ -286,6 +291,34 @@ def test_the_bootstrap_of_the_choice_is_a_search_on_each_resample():
     assert choice.repeats == 5 and choice.honest_n == len(squares)
     assert choice.honest_mse == pytest.approx(np.mean(squares), rel=1e-9)
     assert told[-1] == (5, 5)
+
+
+def test_each_environment_is_a_predictor_and_is_predicted():
+    prepared = prepared_of(matrix(3, m=12))
+    a, t = prepared.features, prepared.target
+    table = single_environments(prepared, Folds(K)).set_index("environment")
+    assert (np.diff(table["r2"]) <= 0).all() and len(table) == a.shape[1]
+    for j, name in enumerate(prepared.environments):
+        slope, intercept = np.polyfit(a[:, j], t, 1)
+        alone, r = a[:, j] @ t / (a[:, j] @ a[:, j]), np.corrcoef(a[:, j], t)[0, 1]
+        r2_alone = 1 - ((t - alone * a[:, j]) ** 2).sum() / ((t - t.mean()) ** 2).sum()
+        found = table.loc[name, ["n", "intercept", "slope", "r2", "slope_alone", "r2_alone"]]
+        expected = [12, intercept, slope, r**2, alone, r2_alone]
+        np.testing.assert_allclose(found.astype(float), expected, rtol=1e-9)
+        assert table.loc[name, "pearson"] == pytest.approx(r)
+    table = per_environment(prepared, (0, 2), Folds(K))
+    assert list(table["in_subset"]) == [True, False, True, False, False, False]
+    for j, row in enumerate(table.to_dict("records")):
+        for suffix, ones in (("no_intercept", 0), ("intercept", 1)):
+            design = np.column_stack([a[:, [0, 2]], np.ones((12, ones))])
+            errors = a[:, j] - design @ np.linalg.lstsq(design, a[:, j], rcond=None)[0]
+            sse, tss = (errors**2).sum(), ((a[:, j] - a[:, j].mean()) ** 2).sum()
+            r2 = 1 - sse / tss
+            adjusted = 1 - (1 - r2) * 11 / (12 - 2 - ones)
+            found = [row[f"{name}_{suffix}"] for name in ("sse", "r2", "adj_r2")]
+            np.testing.assert_allclose(found, [sse, r2, adjusted], rtol=1e-9, atol=1e-9)
+            assert row["tss"] == pytest.approx(tss) and row["n"] == 12
+            assert row[f"cv_r2_{suffix}"] == 1 if j in (0, 2) else row[f"cv_r2_{suffix}"] < r2
 
 
 def test_scores_are_predicted_in_the_order_of_the_model():
