@@ -1,4 +1,4 @@
-"""Gittins indices and the values of bandits, held against published tables and plain induction."""
+"""Gittins indices and values of bandits, held against published tables and plain induction."""
 
 import functools
 import itertools
@@ -7,6 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
+import jbrl
+from experiments import bandits
 from jbrl.mdp.dirichlet import distribution
 from jbrl.mdp.gittins import Arm, as_bandit, best_at_most, value
 from jbrl.problems.lookup import problem
@@ -124,3 +126,11 @@ def test_symmetric_arms_share_what_they_are_worth() -> None:
     arms = [bernoulli(1, 1), bernoulli(2, 1), bernoulli(1, 4)]
     found = {value(list(order), 0.7) for order in itertools.permutations(arms)}
     assert np.ptp(np.array(list(found)), axis=0).max() <= 1e-9
+
+
+@pytest.mark.slow
+def test_the_table_of_the_page_is_that_of_the_kept_results() -> None:
+    found = bandits.shares(jbrl.Results(bandits.KEPT))
+    assert bandits.rows_of(found) in bandits.PAGE.read_text(encoding="utf-8")
+    gittins = found[found["agent"] == "Gittins"]
+    assert (abs(gittins["share"] - 1) <= 4 * gittins["error"]).all()
