@@ -10,7 +10,7 @@ from jbrl.base.bsuite_sweep import EXPERIMENTS, SWEEP, TAGS, TESTING, logged_epi
 from jbrl.base.errors import JbrlError
 from jbrl.stats.bsuite import curves, scores
 from jbrl.stats.bsuite.logs import Logs, merged
-from jbrl.stats.bsuite.measures import played
+from jbrl.stats.bsuite.measures import level_of, played
 from jbrl.stats.bsuite.scores import compare, permutation_test
 from tests.stats.bsuite_cases import GOLDEN, arrays, expected, golden, made_up, whole
 
@@ -258,6 +258,20 @@ def test_agents_that_differ_are_told_apart_and_equal_ones_are_not():
     assert row["p_value"] < 0.001 and row["differs"]
     same = merged([whole("x", "catch", [[0.4] * 20]), whole("y", "catch", [[0.4] * 20])])
     assert compare(same).iloc[0]["p_value"] == 1.0
+
+
+def test_the_best_episodes_of_swing_up_are_means_over_runs():
+    logs = golden("scores_a")
+    table = curves.bests(logs, "cartpole_swingup").set_index(["agent", "level"])
+    runs = [run for run in logs.runs if run.experiment.name == "cartpole_swingup"]
+    assert table["n"].sum() == len(runs) > 1
+    for (agent, level), row in table.iterrows():
+        bests = [
+            run.columns["best_episode"].max()
+            for run in runs
+            if (run.agent, level_of(run)) == (agent, level)
+        ]
+        assert (len(bests), np.mean(bests)) == (row["n"], row["mean"])
 
 
 @pytest.mark.first_case_quick

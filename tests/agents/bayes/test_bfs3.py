@@ -46,6 +46,10 @@ def six_problems():
     return *map(np.stack, tables), states, np.stack(words)
 
 
+def slow(budget):
+    return pytest.param(budget, marks=pytest.mark.slow)
+
+
 @partial(jax.jit, static_argnames=("kind", "capacity"))
 def search_many(counts, rewards, state, bits, limit, kind, capacity=CAPACITY):
     search = getattr(bfs3, kind)
@@ -54,9 +58,11 @@ def search_many(counts, rewards, state, bits, limit, kind, capacity=CAPACITY):
     )
 
 
-@pytest.mark.first_case_quick
 @pytest.mark.parametrize("kind", ["resampled", "single"])
-@pytest.mark.parametrize("budget", [(1, 3, 4), (8, 4, 3), (5, 1, 8)])
+@pytest.mark.parametrize(
+    "budget",
+    [(8, 4, 3), *(pytest.param(b, marks=pytest.mark.slow) for b in ((1, 3, 4), (5, 1, 8)))],
+)
 def test_the_plain_twin_gets_the_same_values_from_the_same_random_numbers(kind, budget):
     counts, rewards, states, bits = six_problems()
     ours = search_many(counts, rewards, states, bits, limits(0.9, 0, 20, *budget), kind)

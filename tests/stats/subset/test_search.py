@@ -7,15 +7,15 @@ import itertools
 import math
 
 import numpy as np
-import pandas as pd
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from scipy import stats
 
 from benchmarks.twins import subset as twin
 from jbrl.base.errors import JbrlError
 from jbrl.stats.subset import kernel
-from jbrl.stats.subset.fit import Folds, coefficients, shuffled
+from jbrl.stats.subset.fit import Folds, coefficients, fit_subset, shuffled
 from jbrl.stats.subset.model import model_of, predict
 from jbrl.stats.subset.preparation import Preparation, Prepared, prepare
 from jbrl.stats.subset.problem import Problem, Search, candidates
@@ -321,26 +321,47 @@ def test_each_environment_is_a_predictor_and_is_predicted():
             assert row[f"cv_r2_{suffix}"] == 1 if j in (0, 2) else row[f"cv_r2_{suffix}"] < r2
 
 
-def test_scores_are_predicted_in_the_order_of_the_model():
-    prepared = prepared_of(matrix(3, m=12))
-    fit = search(prepared, Search(2, "kfold", Folds(K), min_rows=6)).best
-    model = model_of(prepared, fit, intercept=False)
+@pytest.mark.parametrize("intercept", [False, True])
+def test_predictions_are_those_of_the_linear_model(intercept):
+    """Its prediction interval by hand; whatever the order of the model's environments."""
+    prepared, columns = prepared_of(matrix(3, m=12)), (1, 3)
+    names = tuple(prepared.environments[c] for c in columns)
+    fit = fit_subset(*prepared.data, columns, Folds(K), intercept=intercept)
+    model = model_of(prepared, fit, intercept=intercept)
+    new = matrix(4, m=3)
+    scores = table_of(new)
+    found = predict(model, scores).set_index("algorithm")
+    a, t, x = (
+        np.column_stack([v[:, columns], np.ones((len(v), int(intercept)))])
+        for v in (prepared.features, prepared.target[:, None].repeat(6, 1), new)
+    )
+    t = t[:, 0]
+    weights, squares, *_ = np.linalg.lstsq(a, t, rcond=None)
+    free = len(t) - a.shape[1]
+    leverage = np.einsum("ij,jk,ik->i", x, np.linalg.inv(a.T @ a), x)
+    half = stats.t.ppf(0.975, free) * np.sqrt(squares[0] / free * (1 + leverage))
+    for i, name in enumerate(("a00", "a01", "a02")):
+        one, y = found.loc[name], x[i] @ weights
+        expected = [y, y - half[i], y + half[i], leverage[i]]
+        np.testing.assert_allclose(
+            one[["estimate", "lower", "upper", "leverage"]].astype(float), expected, rtol=1e-8
+        )
+        outside = ((x[i] < a.min(0)) | (x[i] > a.max(0))).sum()
+        assert one["warnings"].count("is outside the range of the fit") == outside
+        far = leverage[i] > np.einsum("ij,jk,ik->i", a, np.linalg.inv(a.T @ a), a).max()
+        assert ("farther out than any" in one["warnings"]) == far
     turned = dataclasses.replace(
         model,
         environments=model.environments[::-1],
         coefficients=model.coefficients[::-1],
-        scale=prepared.scale.only(np.array(fit.columns[::-1])),
-        gram_inverse=model.gram_inverse[::-1, ::-1],
+        scale=prepared.scale.only(np.array(columns[::-1])),
+        gram_inverse=model.gram_inverse if intercept else model.gram_inverse[::-1, ::-1],
         ranges=model.ranges[::-1],
     )
-    scores = table_of(matrix(4, m=3))
-    found, expected = (predict(one, scores) for one in (turned, model))
-    pd.testing.assert_frame_equal(found, expected)
-    known = scores.pivot(index="algorithm", columns="environment", values="score")
-    by_hand = known.loc[found["algorithm"], list(fit.subset)] @ model.coefficients
-    np.testing.assert_allclose(found["estimate"], by_hand)
-    with pytest.raises(JbrlError, match=f"'a02' has no score in {fit.subset[1]}"):
-        predict(model, scores[scores["environment"] != fit.subset[1]])
+    estimates = predict(turned, scores).set_index("algorithm")["estimate"]
+    np.testing.assert_allclose(estimates, found["estimate"])
+    with pytest.raises(JbrlError, match=f"'a02' has no score in {names[1]}"):
+        predict(model, scores[scores["environment"] != names[1]])
 
 
 def test_each_part_of_the_algorithms_is_predicted_from_the_others():
