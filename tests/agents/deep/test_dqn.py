@@ -96,6 +96,14 @@ VARIANTS = [
 ]
 
 
+@pytest.mark.parametrize(
+    ("kind", "expected"),
+    [("squared", [0.25, 4]), ("half squared", [0.125, 2]), ("huber", [0.125, 1.5])],
+)
+def test_losses_by_hand(kind, expected):
+    np.testing.assert_allclose(dqn._losses(jnp.array([0.5, -2.0]), kind), expected)
+
+
 @pytest.mark.first_case_quick
 @pytest.mark.parametrize("values", VARIANTS, ids=str)
 def test_its_twin_learns_alike_in_double_precision(values):

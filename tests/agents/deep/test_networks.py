@@ -152,6 +152,18 @@ def test_gradients_of_action_values_are_finite_differences(lookup):
             assert float(up - down) / 2e-6 == pytest.approx(along, rel=1e-6)
 
 
+def test_the_backward_pass_of_few_rows_is_that_of_a_product(monkeypatch):
+    monkeypatch.setattr(networks, "MANY_WEIGHTS", 1)
+    rows, weights, slopes = (RNG.normal(size=shape) for shape in ((3, 4), (4, 5), (3, 5)))
+    with jax.enable_x64(True):
+        found, backward = jax.vjp(networks.product, jnp.asarray(rows), jnp.asarray(weights))
+        np.testing.assert_allclose(found, rows @ weights)
+        for got, expected in zip(
+            backward(jnp.asarray(slopes)), (slopes @ weights.T, rows.T @ slopes), strict=True
+        ):
+            np.testing.assert_allclose(got, expected)
+
+
 def test_the_value_of_the_action_taken_is_read_by_its_number():
     values = jnp.float32([[1, 2, 3], [4, 5, 6]])
     np.testing.assert_array_equal(jax.jit(taken)(values, jnp.int32([1, 0, 1])), [4, 2, 6])
