@@ -385,6 +385,14 @@ def test_a_wrong_argument_in_python_is_refused_in_one_sentence(given: Any, messa
     assert message in str(error.value) and "\n" not in str(error.value)
 
 
+def test_memory_that_does_not_suffice_is_no_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
+    def starved(*_: Any) -> None:
+        raise MemoryError("Unable to allocate 7 TiB")
+
+    monkeypatch.setattr("jbrl.problems.lookup.problem", starved)
+    refused(call("show", "GC"), "the memory of this machine does not suffice: Unable to allocate 7")
+
+
 def test_no_scores_are_pointed_at_where_all_units_have_failed(tmp_path: Path) -> None:
     (tmp_path / "failing.py").write_text(FAILING)
     study = tmp_path / "study.toml"

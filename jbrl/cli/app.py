@@ -40,6 +40,9 @@ class _Commands(PlainGroup):
                 raise
             complain(f"{error.filename}: cannot be used: {error.strerror or type(error).__name__}")
             raise typer.Exit(BAD_INPUT) from None
+        except MemoryError as error:
+            complain(f"the memory of this machine does not suffice: {error or 'no reason given'}")
+            raise typer.Exit(BAD_INPUT) from None
         except Stopped as stopped:
             raise typer.Exit(BY_SIGNAL + stopped.number) from None
         except KeyboardInterrupt:
