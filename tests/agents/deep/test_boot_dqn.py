@@ -2,6 +2,7 @@
 decides.
 """
 
+import functools
 import itertools
 
 import jax
@@ -182,9 +183,13 @@ def test_another_head_decides_in_each_episode():
         assert (heads[last::14] != heads[last - 1 :: 14]).any()
 
 
-@pytest.mark.slow
+@functools.cache
+def frozen(clock):
+    return lived({"frozen_head": True, "epsilon_decay": 10.0, "target_clock": clock}, n=30)
+
+
 def test_a_head_that_is_frozen_stays_as_it_was_when_the_episode_began():
-    agent, states = lived({"frozen_head": True}, n=30)
+    agent, states = frozen("updates from 1")
     states = [jax.tree.map(np.asarray, state) for state in states]
     first = jax.tree.map(lambda v: v[0], (states[0].learner.online, states[0].prior))
     jax.tree.map(np.testing.assert_array_equal, states[6].acting, first)
@@ -233,15 +238,16 @@ def test_exploration_decays_where_it_is_asked_for():
 @pytest.mark.parametrize(
     ("clock", "copies", "epsilons"),
     [
-        ("updates", [4, 8, 12], [10 / 17, 10 / 18, 10 / 22]),
         ("updates from 1", [3, 7, 11], [10 / 11, 10 / 12, 10 / 16]),
+        ("updates", [4, 8, 12], [10 / 17, 10 / 18, 10 / 22]),
     ],
 )
 def test_updates_are_counted_from_one_where_it_is_asked_for(clock, copies, epsilons):
     """The first update is that after the eighth transition. Epsilon is that of the decisions after
     7, 8 and 12 transitions.
     """
-    agent, states = lived({"epsilon_decay": 10.0, "target_clock": clock}, n=19)
+    agent, states = frozen(clock)
+    states = states[:20]
     updates = [int(state.learner.updates) for state in states]
     assert updates == [*[0] * 8, *range(1, 13)]
     targets = [np.asarray(state.learner.target[0][0]) for state in states]
