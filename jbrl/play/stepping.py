@@ -37,6 +37,9 @@ from jbrl.rollout.episodes import BLOCK
 from jbrl.rollout.faults import observe_key, reset_key
 
 WARM = 8  # decisions before those that are timed: the first calls of a program take longer
+# bytes of small arrays that travel as one: XLA's threads share the work on larger ones, which
+# takes longer than the work
+TOGETHER = 512
 # bits of the word that says how an episode ended
 _TERMINATED, _TRUNCATED, _BOTH = 1, 2, 3
 _WORDS_BYTES = 64  # of what a lifetime is given and returns, for a step
@@ -177,12 +180,14 @@ class _Layout:
 
     structure: Any
     impls: tuple[Any, ...]  # of each leaf, None where it is no key
+    kinds: tuple[Any, ...]  # shape and dtype of each leaf
 
     @classmethod
     def of(cls, tree: Any) -> "_Layout":
         leaves, structure = jax.tree.flatten(tree)
-        impls = (jax.random.key_impl(leaf) if is_key(leaf) else None for leaf in leaves)
-        return cls(structure, tuple(impls))
+        impls = tuple(jax.random.key_impl(leaf) if is_key(leaf) else None for leaf in leaves)
+        plain = (jax.random.key_data(v) if is_key(v) else jnp.asarray(v) for v in leaves)
+        return cls(structure, impls, tuple((v.shape, np.dtype(v.dtype)) for v in plain))
 
     def flat(self, tree: Any) -> list[Any]:
         leaves = jax.tree.leaves(tree)
@@ -194,6 +199,48 @@ class _Layout:
             for v, impl in zip(leaves, self.impls, strict=True)
         )
         return jax.tree.unflatten(self.structure, list(found))
+
+    @property
+    def _groups(self) -> list[list[int]]:
+        """Return the numbers of the leaves that share an array: of one dtype, `TOGETHER` bytes at
+        most.
+        """
+        groups: list[list[int]] = []
+        latest: dict[Any, tuple[int, list[int]]] = {}  # bytes and members of the last group
+        for number, (shape, dtype) in enumerate(self.kinds):
+            size = math.prod(shape) * dtype.itemsize
+            before, group = latest.get(dtype, (TOGETHER, []))
+            if before + size > TOGETHER:
+                before, group = 0, []
+                groups.append(group)
+            group.append(number)
+            latest[dtype] = before + size, group
+        return groups
+
+    def packed(self, tree: Any) -> list[Any]:
+        """Return the leaves, small ones as parts of vectors: each array that a call returns costs
+        a microsecond.
+        """
+        leaves = self.flat(tree)
+        return [
+            leaves[group[0]]
+            if len(group) == 1
+            else jnp.concatenate([leaves[number].reshape(-1) for number in group])
+            for group in self._groups
+        ]
+
+    def unpacked(self, arrays: Sequence[Any]) -> Any:
+        """Invert `packed`."""
+        leaves: list[Any] = [None] * len(self.kinds)
+        for array, group in zip(arrays, self._groups, strict=True):
+            if len(group) == 1:
+                leaves[group[0]] = array
+                continue
+            sizes = [math.prod(self.kinds[number][0]) for number in group]
+            parts = jnp.split(array, np.cumsum(sizes)[:-1])
+            for number, part in zip(group, parts, strict=True):
+                leaves[number] = part.reshape(self.kinds[number][0])
+        return self.tree(leaves)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -218,7 +265,7 @@ class _Programs:
             playing = self.player.tree(player)
             life = playing.reset(key, words[2].astype(jnp.int32))
             action, life = playing.act(life, seen)
-            return self.life.flat(life), action
+            return self.life.packed(life), action
 
         return self._mapped(one)(words, seen)
 
@@ -226,12 +273,12 @@ class _Programs:
         """Learn from the last transitions and take the next decisions."""
 
         def one(life: Any, words: Array, arrays: Any) -> tuple[Any, Array]:
-            playing, now = self.player.tree(player), self.life.tree(life)
+            playing, now = self.player.tree(player), self.life.unpacked(life)
             reached, seen = arrays or (words[2], words[3])
             reward = lax.bitcast_convert_type(words[0], jnp.float32)
             ends = (words[1] & _TERMINATED) != 0, (words[1] & _TRUNCATED) != 0
             action, now = playing.act(playing.observe(now, reward, reached, *ends), seen)
-            return self.life.flat(now), action
+            return self.life.packed(now), action
 
         return self._mapped(one)(life, words, arrays)
 
