@@ -340,12 +340,14 @@ class _Work:
         progress: Progress,
     ) -> Bracket:
         ahead = LookAhead(self.layers, self.discount, self.horizon, plan.size.decisions, self.cores)
-        sampled = not (
-            ahead.exact or (known is not None and _close(known[0].value, known[1].value))
-        )
+        close = known is not None and _close(known[0].value, known[1].value)
+        sampled = not (ahead.exact or close)
         tried = self._tried(plan, agents) if sampled else []  # refuses what does not fit
         with threadpool_limits(1, "blas"):  # idle threads of BLAS spin and take the cores of others
-            floor, ceiling = self._extremes(ahead, pieces, progress)
+            if known is not None and close and not ahead.exact:
+                floor, ceiling = known
+            else:
+                floor, ceiling = self._extremes(ahead, pieces, progress)
             if known is not None:
                 floor = max(floor, known[0], key=lambda end: end.value)
                 ceiling = min(ceiling, known[1], key=lambda end: end.value)
