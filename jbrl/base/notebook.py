@@ -24,14 +24,10 @@ def running() -> bool:
 
 
 class Bar:
-    """A bar of progress in a notebook; it shows nothing elsewhere.
+    """A bar of progress in a notebook; it shows nothing elsewhere."""
 
-    Args:
-      shown: show it, if a notebook is running.
-    """
-
-    def __init__(self, shown: bool = True) -> None:
-        self._shown = shown and running()
+    def __init__(self) -> None:
+        self._shown = running()
         self._handle: Any = None
         self._last = -BETWEEN
 

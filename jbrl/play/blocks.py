@@ -19,7 +19,7 @@ import numpy as np
 from jbrl.agents.complete import may_diverge
 from jbrl.agents.registry import shown_name
 from jbrl.base.errors import JbrlError
-from jbrl.play import batching, compilation, lifetimes
+from jbrl.play import batching, lifetimes
 from jbrl.play.compilation import Program
 from jbrl.play.experiment import Run
 from jbrl.play.lifetimes import COPIES, LONGEST_BLOCK, HostArray, Lifetimes
@@ -184,36 +184,19 @@ class BlockScheduler(Scheduler):
 
     runs: Sequence[LifetimeRun]
 
-    @property
-    def bytes_per_device(self) -> int:
-        return self._advancing.bytes
-
     def compile(self, training: Callable[[], Program] | None) -> Program | None:
         first = self.runs[0]
         self._shapes = first.lane_shapes()
         self.lane_bytes, name = lifetimes.bytes_of(self._shapes), shown_name(first.given)
         n = sum(run.protocol.n_environments for run in self.runs)
         found = lifetimes.layout(first.given, first.protocol, self.lane_bytes, n, self.resources)
-        self.width, self.max_groups = found.width, found.groups
         self.devices = self.devices[: found.devices]
         # before compiling, which takes longer than saying so, and may take more memory than playing
-        needed = COPIES * self.lane_bytes * self.width
-        self.resources.smaller(needed, self.width, self.devices[:1], name)
-        while True:
-            (trained, self._beginning, self._advancing), seconds = compilation.compile_together(
-                training, *first.programs(self.width, self.devices, self.max_groups)
-            )
-            first.compile_seconds += seconds
-            if self.max_groups > 1 and not self.resources.fits(
-                self._advancing.bytes, len(self.devices)
-            ):
-                self.max_groups //= 2
-                continue
-            smaller = self.resources.smaller(self._advancing.bytes, self.width, self.devices, name)
-            if smaller is None:
-                break
-            self.width, self.devices = smaller
-        self.batch = self.width * self.max_groups * len(self.devices)
+        needed = COPIES * self.lane_bytes * found.width
+        self.resources.smaller(needed, found.width, self.devices[:1], name)
+        trained, self._beginning, self._advancing = self.compile_to_fit(
+            training, found.width, found.groups
+        )
         if len(self.runs) > 1 and n > self.batch:
             raise JbrlError(f"{name}: {n} lifetimes do not fit into memory at once")
         return trained

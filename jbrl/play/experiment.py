@@ -329,31 +329,15 @@ class MDPScheduler(Scheduler):
         super().__init__(runs)
         self._groups = groups
 
-    @property
-    def bytes_per_device(self) -> int:
-        return self._playing.bytes
-
     def compile(self, training: Callable[[], Program] | None) -> Program | None:
         first, alone = self.runs[0], len(self.runs) == 1
-        n, name = first.protocol.n_environments, shown_name(first.given)
+        n = first.protocol.n_environments
         width = (first.lanes if alone else None) or batching.lanes_per_device(
             first.agent, n, self.devices if alone else self.devices[:1]
         )
         groups = self._groups or (1 if alone else self._wanted(width))
-        while True:
-            (trained, self._drawing, self._playing), seconds = compilation.compile_together(
-                training, *first.programs(width, self.devices, groups)
-            )
-            first.compile_seconds += seconds
-            smaller = self.resources.smaller(
-                self._playing.bytes, width * groups, self.devices, name
-            )
-            if smaller is None:
-                break
-            lanes, self.devices = smaller
-            groups, width = max(1, lanes // width), min(lanes, width)
-        self.width, self.batch = width, self._playing.lanes
-        self.at_once = max(1, min(len(self.runs), self.batch // (width * -(-n // width))))
+        trained, self._drawing, self._playing = self.compile_to_fit(training, width, groups)
+        self.at_once = max(1, min(len(self.runs), self.batch // (self.width * -(-n // self.width))))
         return trained
 
     def _wanted(self, width: int) -> int:

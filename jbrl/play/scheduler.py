@@ -11,12 +11,14 @@ from typing import Any
 
 import jax
 
+from jbrl.agents.registry import shown_name
 from jbrl.mdp.dirichlet import has_unit_concentrations
+from jbrl.play import compilation
 from jbrl.play.compilation import Program
 from jbrl.play.lifetimes import MAX_LANES, Lifetimes, lane_bytes, layout, program_of_lifetimes
 from jbrl.play.offline import SearchCheckpoint
 from jbrl.play.protocol import Chunk
-from jbrl.play.resources import Resources
+from jbrl.play.resources import Resources, power_below
 from jbrl.play.timing import device_name
 from jbrl.play.unit import Unit
 from jbrl.rollout.contract import OfflineSearch, as_arrays
@@ -35,7 +37,9 @@ class Scheduler:
 
     Attributes:
       devices: that are used; fewer than the resources offer where memory is short.
-      batch: lifetimes played at once.
+      batch: lifetimes played at once: `max_groups` groups of `width` lanes on each device.
+      bytes_per_device: memory that playing takes on each device; 0 where the compiler does
+        not say.
       lifetimes: that are being played, where they are played in blocks.
       errors: why runs have failed while they were trained, by their number.
     """
@@ -43,7 +47,7 @@ class Scheduler:
     def __init__(self, runs: Sequence[Any]) -> None:
         self.runs, self.resources = runs, runs[0].resources
         self.devices: list[jax.Device] = self.resources.devices
-        self.batch = 0
+        self.batch = self.width = self.max_groups = self.bytes_per_device = 0
         self.lifetimes: Lifetimes | None = None
         self.errors: dict[int, BaseException] = {}
 
@@ -55,11 +59,6 @@ class Scheduler:
     @property
     def platform(self) -> str:
         return self.devices[0].platform
-
-    @property
-    def bytes_per_device(self) -> int:
-        """Memory that playing takes on each device at a time; 0 where the compiler does not say."""
-        raise NotImplementedError
 
     def prepare(self, checkpoint: SearchCheckpoint | None = None) -> None:
         """Compile what trains and plays, and train each agent; the first run is charged with the
@@ -95,6 +94,38 @@ class Scheduler:
           JbrlError: the memory that may be used does not suffice.
         """
         raise NotImplementedError
+
+    def compile_to_fit(
+        self, training: Callable[[], Program] | None, width: int, groups: int
+    ) -> list[Any]:
+        """Compile what trains, begins and plays, with less at once until the memory suffices.
+
+        Args:
+          width, groups: lanes of a group, and groups on each device, at most.
+
+        Returns: the three programs, None for the first where nothing trains.
+
+        Raises:
+          JbrlError: the memory that may be used does not suffice for the fewest.
+        """
+        first, resources = self.runs[0], self.resources
+        while True:
+            programs, seconds = compilation.compile_together(
+                training, *first.programs(width, self.devices, groups)
+            )
+            first.compile_seconds += seconds
+            needed, count = programs[2].bytes, len(self.devices)
+            if groups > 1 and not resources.fits(needed, count):
+                memory = resources.memory // (count if resources.on_cpu else 1)
+                groups = max(1, power_below(groups * memory // needed))
+                continue
+            smaller = resources.smaller(needed, width, self.devices, shown_name(first.given))
+            if smaller is None:
+                break
+            width, self.devices = smaller
+        self.width, self.max_groups, self.bytes_per_device = width, groups, needed
+        self.batch = width * groups * len(self.devices)
+        return programs
 
     def results(
         self,

@@ -207,10 +207,7 @@ def _table(cls: Any, values: Any, where: str, name: str) -> Any:
     fields = {one.name: one for one in dataclasses.fields(cls) if one.metadata}
     aliases = {one.metadata["alias"]: name for name, one in fields.items() if one.metadata["alias"]}
     for pair in (*aliases.items(), ("horizon", "episodes")):
-        if all(
-            values.get(name) is not None or (name in aliases.values() and name in values)
-            for name in pair
-        ):
+        if all(values.get(name) is not None for name in pair):
             both = " and ".join(f"{name} = {shown(values[name])}" for name in pair)
             raise JbrlError(f"{where}: both {both}: expected one of them")
     names = {aliases.get(name, name): name for name in values}  # as they are written
