@@ -97,14 +97,12 @@ def _generators() -> list[Any]:
 
     NumPy's all have a bit generator.
     """
-    objects = gc.get_objects()  # millions, of few kinds
-    kinds = {
-        kind
-        for kind in set(map(type, objects))
-        if issubclass(kind, random.Random | np.random.BitGenerator)
-        and not issubclass(kind, random.SystemRandom)
-    }
-    return [generator for generator in objects if type(generator) in kinds]
+    kinds, new = set(), {random.Random, np.random.BitGenerator}
+    while new:
+        kinds |= new
+        new = {kind for found in new for kind in found.__subclasses__()} - kinds
+    kinds = {kind for kind in kinds if not issubclass(kind, random.SystemRandom)}
+    return [found for found in gc.get_objects() if type(found) in kinds]
 
 
 def _states(generators: list[Any]) -> list[bytes]:

@@ -271,7 +271,8 @@ class Run:
         """Return the wall seconds of one decision to a caller who plays one lifetime."""
         prior, knowledge = self.test[0], self.knowledge
         if isinstance(self.agent, Oracle):
-            knowledge = self.agent.reveal(knowledge, prior.sample(self.key))
+            reveal = jax.jit(lambda agent, known, key: agent.reveal(known, prior.sample(key)))
+            knowledge = reveal(self.agent, knowledge, self.key)
         player = Player(self.agent, knowledge, prior.spec, self.protocol.in_blocks)
         found = measure(player, prior, LATENCY_DECISIONS)
         self.compile_seconds += found.compile_seconds

@@ -59,7 +59,6 @@ def plain(tex):
     return found
 
 
-@settings(max_examples=60)
 @given(st.text(st.characters(codec="utf-8") | st.sampled_from(KNOWN), max_size=40))
 @example(AWKWARD)
 @example("---,,,--")
