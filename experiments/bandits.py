@@ -9,7 +9,6 @@ the table is made from what is kept there.
 import json
 import sys
 from collections.abc import Mapping
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +16,8 @@ import numpy as np
 import pandas as pd
 
 import jbrl
-from jbrl.bayes_optimal.bracket import Bracket
 from jbrl.report.text import seconds_text
+from jbrl.stats.brackets import find
 
 ROOT = Path(__file__).parents[1]
 KEPT = ROOT / "experiments/published/bandits"
@@ -44,7 +43,8 @@ def shares(results: jbrl.Results) -> pd.DataFrame:
     returns = {key: own["score"].to_numpy() for key, own in results.returns.groupby(keys)}
     rows = []
     for row in results.scores.query("status == 'done'").to_dict("records"):
-        bracket = bound_of(row["test"])
+        bracket = find(row["test"], 0.95, 250)
+        assert bracket is not None
         mine = returns[tuple(row[key] for key in keys)] / bracket.lower
         gittins = returns.get((row["experiment"], "Gittins", "{}"))
         if gittins is not None and row["algorithm"] != "Gittins":
@@ -60,14 +60,6 @@ def shares(results: jbrl.Results) -> pd.DataFrame:
             }
         )
     return pd.DataFrame(rows)
-
-
-@cache
-def bound_of(problem: str) -> Bracket:
-    """Return the optimum."""
-    found = jbrl.bound(problem)
-    assert found.close, problem
-    return found
 
 
 def rows_of(found: pd.DataFrame) -> str:

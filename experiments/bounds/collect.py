@@ -21,6 +21,7 @@ PAGE = HERE.parents[1] / "docs/bounds.md"
 MARKS = ("<!-- brackets -->\n", "<!-- end brackets -->")
 TABLE = HERE.parents[1] / "jbrl/stats/brackets.csv"
 COLUMNS = ("problem", "digest", "discount", "horizon", "decisions", "lower", "upper", "clairvoyant")
+BANDITS = ("Bandit", "Bandit(arms=10)", 'Bandit(arms=3,prior="1 1 1")', "Bandit(states=2)")
 # Decisions looked ahead, and the brackets of fewer decisions that the figure shows.
 DECISIONS = {
     "GC": 26,
@@ -35,6 +36,8 @@ DECISIONS = {
     "UGC": 6,
     "UGDL": 2,
     "UGrid": 1,
+    # known optima
+    **dict.fromkeys(BANDITS, 0),
 }
 # agents that compete for a lower end with what the look-ahead suggests
 AGENTS = {"UGrid": ["OPPS-DS"]}
@@ -104,9 +107,10 @@ def rows() -> str:
     ]
     for one in narrowest():
         width = (one["upper"] - one["lower"]) / one["lower"]
+        shown = "–" if one["clairvoyant"] is None else f"{one['clairvoyant']:.4g}"
         lines.append(
             f"| {one['problem']} | {one['decisions']} | {one['lower']:.4g} | {one['upper']:.4g} "
-            f"| {width:.1%} | {one['clairvoyant']:.4g} |"
+            f"| {width:.1%} | {shown} |"
         )
     return "\n".join(lines) + "\n"
 

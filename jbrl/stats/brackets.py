@@ -18,7 +18,8 @@ SHARES = ("share_low", "share_high")
 _COLUMNS: dict[str, Callable[[str], Any]] = {
     **dict.fromkeys(("problem", "digest"), str),
     **dict.fromkeys(("horizon", "decisions"), int),
-    **dict.fromkeys(("discount", "lower", "upper", "clairvoyant"), float),
+    **dict.fromkeys(("discount", "lower", "upper"), float),
+    "clairvoyant": lambda text: float(text or "nan"),
 }
 
 
@@ -35,7 +36,7 @@ class Bracket:
     decisions: int
     lower: float
     upper: float
-    clairvoyant: float
+    clairvoyant: float  # NaN: not known
 
 
 @cache

@@ -151,7 +151,8 @@ def test_kept_brackets_are_of_the_problems_that_they_name() -> None:
     assert {"GC", "GDL"} <= {bracket.problem for bracket in known()}
     for bracket in known():
         assert jbrl.problem(bracket.problem).digest == bracket.digest
-        assert bracket.lower <= bracket.upper <= bracket.clairvoyant * 1.01
+        assert bracket.lower <= bracket.upper
+        assert not bracket.upper > bracket.clairvoyant * 1.01  # NaN: not known
 
 
 def test_the_table_and_the_page_are_made_of_the_kept_files() -> None:
