@@ -14,10 +14,12 @@ import pytest
 import jbrl
 from jbrl.cli import output
 from jbrl.cli.output import _aligned, duration
+from jbrl.cli.progress import _strategy
+from jbrl.cli.rank import _without_needless_columns
 from jbrl.cli.results import lines
 from jbrl.report.text import Rules, rules_of
 from jbrl.stats.table import parameter_columns
-from jbrl.study.status import Status, Worker
+from jbrl.study.status import Status, Waiting, Worker
 from tests.terminal import call, rows
 from tests.test_cli import COLUMNS
 
@@ -182,6 +184,61 @@ def test_status_counts_lifetimes(out: Path, tmp_path: Path) -> None:
         failed = dataclasses.replace(status, failed={f"unit {i}": "why\nwhere" for i in range(n)})
         listed = [line for line in lines(failed, tmp_path) if line.startswith("  failed")]
         assert listed == [f"  failed   unit {i}: why" for i in range(20)] + more
+    known = {"seconds_left": 90.0, "left": ("x", "y", "z"), "task": "7_1"}
+    for change, text in (
+        ({"unit": None}, "running  between two units"),
+        ({"search": (1000, 2000)}, "running  Grid/Random seed 0: search 1,000/2,000"),
+        ({"n": 0}, "running  Grid/Random seed 0: begins"),
+        (known, "4/20 lifetimes (task 7_1 on host, for 5.0 s, 2 units to come, about 1 min 30 s"),
+        ({"alive": False, "silent": 7200.0}, "lost     process 1 on host: no heartbeat for 2 h"),
+    ):
+        one = dataclasses.replace(worker, **change)
+        (line,) = (
+            line
+            for line in lines(dataclasses.replace(status, workers=[one]), tmp_path)
+            if line.startswith(("  running", "  lost"))
+        )
+        assert text in line
+    queued = dataclasses.replace(
+        status,
+        workers=[],
+        waiting=[Waiting("Priority", ("1_1", "1_2"), ("x",))],
+        ended={"2_1": "TIMEOUT", "2_2": "TIMEOUT"},
+        unheard=True,
+        work_left=120.0,
+    )
+    first, *text = lines(queued, tmp_path)
+    assert first == "residents: 1 of 2 units done, 1 left, about 2 min 0 s of work"
+    assert text[0] == "  waiting  2 tasks, 1 unit (Priority)"
+    assert text[1] == "  ended    TIMEOUT before the units were done: 2 tasks 2_1 2_2"
+    assert text[2].startswith("SLURM cannot be asked") and len(text) == 3
+    idle = dataclasses.replace(queued, waiting=[], ended={}, unheard=False, failed={"a": "b"})
+    assert lines(idle, tmp_path)[-1].endswith("goes on and tries again what failed.")
+    soon = dataclasses.replace(queued, seconds_left=60.0)
+    assert lines(soon, tmp_path)[0].endswith("about 1 min 0 s to go")
+
+
+def test_what_was_found_is_said_in_a_few_words() -> None:
+    for strategy, text in (
+        ({"weights": 1234, "parameters": {}}, "1,234 weights in 2 s"),
+        ({"parameters": {"formula": "Q0/Q2"}}, "Q0/Q2 in 2 s"),
+        ({"parameters": {"w0": 0.12345, "w1": -1}}, "w0=0.123, w1=-1 in 2 s"),
+    ):
+        assert _strategy({"strategy": strategy, "seconds": 2.0}) == text
+
+
+@pytest.mark.parametrize(
+    ("settings", "failed", "left"),
+    [
+        (["a", "a"], [0, 0], []),
+        (["a", "b"], [0, 0], ["parameters"]),
+        (["a", "a"], [0, 1], ["failed"]),
+        (["a", "b"], [0, 1], ["parameters", "failed"]),
+    ],
+)
+def test_columns_that_say_nothing_are_left_out(settings, failed, left) -> None:
+    table = pd.DataFrame({"algorithm": "BEB", "parameters": settings, "failed": failed})
+    assert list(_without_needless_columns(table)) == ["algorithm", *left]
 
 
 @pytest.mark.slow

@@ -16,6 +16,7 @@ from typer.testing import CliRunner
 import jbrl
 from jbrl.base.errors import JbrlError
 from jbrl.cli.app import app
+from jbrl.report.tables import _share
 from jbrl.stats.brackets import (
     Bracket,
     find,
@@ -224,6 +225,15 @@ def test_a_problem_is_known_by_its_digest_whatever_its_name() -> None:
     units = pd.DataFrame({"experiment": ["0", "1", "2"], "test_digest": digests})
     brackets = of_experiments(with_digests(manifest, units))
     assert brackets == {"0": find("GC", 0.95, 250), "2": find("GDL", 0.95, 250)}
+
+
+@pytest.mark.parametrize(
+    ("mean", "oracle", "text"), [(9.0, False, "71–112 %"), (9.0, True, "–"), (np.nan, False, "–")]
+)
+def test_the_share_of_an_oracle_or_of_nothing_is_not_said(mean, oracle, text) -> None:
+    bracket = Bracket("GC", "", 0.95, 250, 1, 8.5, 12.0, 20.0)
+    cell = _share(bracket, {"mean": mean, "ci95": 0.5, "oracle": oracle})
+    assert cell.text == text and (text == "–" or cell.value == 8.5 / 12)
 
 
 def test_the_command_gives_no_share_of_an_agent_that_is_shown_the_mdp() -> None:
