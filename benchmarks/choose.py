@@ -16,6 +16,7 @@ there are not measured again.
 
 import argparse
 import csv
+import importlib
 import json
 import os
 import subprocess
@@ -213,7 +214,7 @@ def chosen(name: str, offline: str, online: str, budget: float, at: Path) -> dic
     )
     own = {"median": np.nan, "p99": np.nan}
     if found["recommended"]:
-        own = in_process(at, "loop", str(out / "policy"))
+        own = in_process(at, "loop", str(out / "policy"), name)
     states = [one["status"] for one in found["standings"]]
     return {
         "problem": name,
@@ -275,14 +276,16 @@ def truth(name: str) -> dict[str, Any]:
     return {"agents": agents}
 
 
-def loop(folder: str) -> dict[str, Any]:
+def loop(folder: str, name: str) -> dict[str, Any]:
     """Return what a decision of a policy takes in a loop of one's own, whose outcomes are drawn
     at random; the first decisions apart.
     """
     import jbrl
 
+    if ":" in name:
+        importlib.import_module(name.split(":")[0])
     policy = jbrl.load_policy(folder)
-    life, seen, rng, taken = policy.start(seed=1), policy.player.spec.observation, None, []
+    life, seen, taken = policy.start(seed=1), policy.player.spec.observation, []
     rng = np.random.default_rng(0)
     for _ in range(LOOP + 20):
         box = hasattr(seen, "low")

@@ -19,11 +19,12 @@ from jbrl.base.parameters import parse_seconds
 from jbrl.choice import Choice
 from jbrl.chooser import Chooser
 from jbrl.cli.app import app
+from jbrl.environments.spec import Steps
 from jbrl.play.protocol import Protocol
 from jbrl.play.stepping import Latency
 from jbrl.problems.lookup import problem
-from jbrl.racer import Clock, Kept, Racer, Times
-from jbrl.study.portfolio import Candidate, portfolio
+from jbrl.racer import Clock, Kept, OutOfTimeError, OverLimitError, Racer, Times
+from jbrl.study.portfolio import Candidate, candidate, portfolio
 from jbrl.verdict import Verdict
 
 EXAMPLES = Path(__file__).parents[1] / "docs/examples"
@@ -263,18 +264,14 @@ def test_a_choice_ends_within_its_budget(name: str, monkeypatch: pytest.MonkeyPa
     protocol = Protocol(chosen, chosen, 256, 0, chosen.lifetime, 0.95)
     monkeypatch.setattr(import_module("jbrl.chooser"), "Racer", Simulated)
     known, tried = portfolio(protocol, 60.0, 1e-3), 0
-    for seed, (budget, slow) in enumerate(itertools.product((30, 100), (0.3, 1, 3))):
+    for seed, (budget, slow) in enumerate(itertools.product((30, 100), (0.3, 1, 2, 3))):
         clock: Any = SimulatedClock(budget)
         clock.slow, rng = slow, np.random.default_rng(seed)
+        compiling, searching = rng.exponential(budget / 8, (2, 8))
+        decisions = np.exp(rng.uniform(-12, -8, 8))
         field = [
-            Candidate(f"{k}-{seed}", known[k].agent, *seconds, 8, blind=False)
-            for k, seconds in enumerate(
-                zip(
-                    *rng.exponential(6, (2, len(known))),
-                    np.exp(rng.uniform(-12, -8, len(known))),
-                    strict=True,
-                )
-            )
+            Candidate(f"{k}-{seed}", known[k % len(known)].agent, *seconds, 8, blind=False)
+            for k, seconds in enumerate(zip(compiling, searching, decisions, strict=True))
         ]
         field.sort(key=lambda one: one.compiling + one.searching)
         racers = [Simulated(one, protocol, Kept(None), clock) for one in field]
@@ -316,6 +313,28 @@ def test_what_an_answer_rests_on(upper: float, monkeypatch: pytest.MonkeyPatch) 
     assert looser.low < 27 < looser.high
     assert "At 3 ms per decision it would be over the limit, better by 27" in choice.sentence
     assert choice.bracket == (0.5, upper)
+
+
+@pytest.mark.slow
+def test_a_search_that_was_cut_off_goes_on_where_it_stopped(tmp_path: Path) -> None:
+    chosen = problem("GC(n_states=3)")
+    protocol = Protocol(chosen, chosen, 256, 0, Steps(8), 0.95)
+    one = candidate(AGENTS["OPPS-DS"].agent(budget=2000), protocol)  # type: ignore[call-arg]
+    clock: Any = SimulatedClock(60)
+    kept = Kept(tmp_path)
+    with pytest.raises(OutOfTimeError):
+        Racer(one, protocol, kept, clock).learn(60.0, 1.0, until=-1.0)
+    begun = kept.findings(Racer(one, protocol, kept, clock).unit, "cpu").unfinished()
+    assert begun is not None and 0 < begun[0].consumed < 2000
+    policies = []
+    for folder in (kept, Kept(None)):
+        racer = Racer(one, protocol, folder, clock)
+        racer.learn(60.0, 1.0, until=1e9)
+        policies.append(racer.policy().digest)
+    assert policies[0] == policies[1]
+    assert kept.findings(racer.unit, "cpu").unfinished() is None
+    with pytest.raises(OverLimitError, match="more than"):
+        Racer(one, protocol, Kept(None), clock).learn(1e-9, 1.0, until=1e9)
 
 
 @pytest.mark.slow

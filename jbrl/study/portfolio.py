@@ -13,6 +13,7 @@ from jbrl.agents.registry import AGENTS, shown_name
 from jbrl.base.errors import JbrlError
 from jbrl.play.lifetimes import group_width, lane_bytes
 from jbrl.play.protocol import Protocol
+from jbrl.problems.hosted import HostProblem
 from jbrl.problems.prior import DirichletPrior
 from jbrl.problems.problem import DirichletProblem
 from jbrl.rollout.contract import Agent, MadeOfWeights, OfflineSearch, cost
@@ -99,8 +100,8 @@ def portfolio(protocol: Protocol, offline: float, online: float) -> list[Candida
 def candidate(agent: Agent, protocol: Protocol, name: str = "") -> Candidate:
     """Return an agent as a candidate."""
     informed = issubclass(agent.requires.prior, DirichletPrior) or isinstance(agent, OfflineSearch)
-    lanes = agent.lanes
-    if protocol.in_blocks:
+    lanes = 1 if isinstance(protocol.test, HostProblem) else agent.lanes
+    if protocol.in_blocks and lanes > 1:
         lanes = group_width(agent, lane_bytes(agent, protocol))
     return Candidate(
         name or setting_name(agent),
