@@ -1,4 +1,6 @@
-"""`jbrl bsuite`, and lists of its problems: what is printed and written, and what is refused."""
+"""`jbrl bsuite`, lists of its problems, and logs in results: what is printed and written, and what
+is refused.
+"""
 
 import io
 import shutil

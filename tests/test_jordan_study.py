@@ -1,4 +1,6 @@
-"""The studies of the comparison with Jordan et al. 2020, and how trials are spread."""
+"""The studies of the comparison with Jordan et al. 2020, how trials are spread, and `jbrl compare
+DIR --to jordan2020`.
+"""
 
 import importlib.util
 import io

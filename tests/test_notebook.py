@@ -1,4 +1,4 @@
-"""Results say what they are in few words and as HTML; bars show in notebooks only."""
+"""Results say what they are in few words, as HTML and as figures; bars show in notebooks only."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""Parameters are checked as they are used: in float32 and int32."""
+"""Parameters are checked as they are used, in float32 and int32; what JAX sees of records."""
 
 import dataclasses
 import re

@@ -1,5 +1,5 @@
-"""The published comparison as a whole: its distance, against simulated studies of known truth, and
-winners from left to right.
+"""The published comparison as a whole: published means, its distance, against simulated studies of
+known truth, and winners from left to right.
 """
 
 import functools

@@ -1,4 +1,6 @@
-"""`jbrl subset` from a terminal: what it prints, what it writes, and what it refuses."""
+"""`jbrl subset` and `jbrl sensitivity` from a terminal: what they print, what they write, and what
+they refuse.
+"""
 
 import json
 import re

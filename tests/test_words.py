@@ -1,5 +1,5 @@
 """Words of docstrings, comments, messages, templates and pages: imperatives and noun phrases,
-without phrases that obscure.
+without phrases that obscure; imports flow one way.
 """
 
 import re

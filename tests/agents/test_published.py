@@ -1,4 +1,6 @@
-"""Agents that do what the published program does, against twins that do it the long way."""
+"""Agents that do what the published program does, against twins that do it the long way; scripted
+policies and Random.
+"""
 
 import dataclasses
 import functools

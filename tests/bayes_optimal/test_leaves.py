@@ -1,4 +1,6 @@
-"""Values at the end of the look-ahead, against sampling from each posterior."""
+"""Values at the end of the look-ahead, against sampling from each posterior, and policies that are
+played.
+"""
 
 import numpy as np
 import pytest

@@ -1,4 +1,6 @@
-"""The look-ahead against expectimax over histories, and the properties of its ends."""
+"""The look-ahead against expectimax over histories, the properties of its ends, and repeated
+outcomes that are chosen.
+"""
 
 import dataclasses
 

@@ -1,4 +1,6 @@
-"""Agents that compete for the lower end."""
+"""Agents that compete for the lower end; limits of means, the part of returns that is chance, and
+how many brackets are false.
+"""
 
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping

@@ -1,4 +1,6 @@
-"""docs/bsuite/agents.md says what the kept logs say."""
+"""docs/bsuite/agents.md says what the kept logs say, and docs/published-comparison.md of deep
+agents what their scores say.
+"""
 
 from pathlib import Path
 

@@ -1,5 +1,5 @@
 """docs/published-comparison.md says what the kept scores say: its tables word for word, its
-conclusions as inequalities.
+conclusions as inequalities; docs/jordan.md and docs/agents/tabular.md have tables of what is kept.
 """
 
 import json

@@ -1,4 +1,6 @@
-"""Images: where they come from, what is refused, and how the original reads bytes."""
+"""Images: where they come from, what is refused, and how the original reads bytes; mistakes about
+bsuite's environments that no other test has.
+"""
 
 import gzip
 import importlib.util

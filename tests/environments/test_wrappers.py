@@ -1,4 +1,6 @@
-"""Noise and scale on rewards, and what they leave alone."""
+"""Noise and scale on rewards, and what they leave alone; a finite MDP as an environment; the
+distribution of what is drawn.
+"""
 
 import jax
 import jax.numpy as jnp

@@ -1,4 +1,4 @@
-"""`kill -9` loses nothing."""
+"""`kill -9`, a full disk and clocks that jump lose nothing."""
 
 import itertools
 import os

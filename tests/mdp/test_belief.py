@@ -1,4 +1,4 @@
-"""Beliefs: counts, the mean model and its plan, against the twin."""
+"""Beliefs: counts, the mean model and its plan, against the twin; distributions over MDPs."""
 
 import jax
 import jax.numpy as jnp

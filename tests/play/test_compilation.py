@@ -1,5 +1,5 @@
-"""Programs are compiled in full or quickly with the same bits, and forgotten before a process runs
-out of memory mappings.
+"""Programs are compiled in full or quickly with the same bits, forgotten before a process runs out
+of memory mappings, and kept on disk for the next process.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""The rows of bsuite's logs: when they are written, and how exact their sums are."""
+"""Recorders: the rows of bsuite's logs, when they are written, and how exact sums and means are."""
 
 import jax
 import jax.numpy as jnp

@@ -1,4 +1,4 @@
-"""Names with parameters, names that are refused, paths."""
+"""Names with parameters, names that are refused, paths; the distributions themselves."""
 
 from importlib import resources
 

@@ -1,4 +1,4 @@
-"""The record, the register, what is unsound."""
+"""The record, the register, what is unsound, and what float32 cannot hold."""
 
 import dataclasses
 import re

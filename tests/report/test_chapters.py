@@ -1,4 +1,4 @@
-"""Content of a report in every form."""
+"""Content of a report in every form, and the page about searches."""
 
 import dataclasses
 import json

@@ -1,4 +1,6 @@
-"""Start of lifetimes of T steps, and the inputs that they depend on."""
+"""Start of lifetimes of T steps, the inputs that they depend on, and `jbrl.simulate` beside
+`jbrl.play`.
+"""
 
 import dataclasses
 

@@ -1,4 +1,6 @@
-"""Scores are those of the original, to 1e-12; several runs add intervals and tests."""
+"""Scores are those of the original, to 1e-12; several runs add intervals and tests; the sweep is
+the original's.
+"""
 
 import dataclasses
 import json

@@ -1,5 +1,5 @@
-"""Published numbers of Castronovo et al. 2016 as they are packaged, and verdicts on cells: analytic
-cases, and studies whose means are known.
+"""Published numbers of Castronovo et al. 2016 and Jordan et al. 2020 as they are packaged, and
+verdicts on cells: analytic cases, and studies whose means are known.
 """
 
 import json

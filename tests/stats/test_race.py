@@ -1,4 +1,4 @@
-"""Races: how often a guarantee fails, counted; bits; limits of means."""
+"""Races: how often a guarantee fails, counted; bits; limits of means; the cost of an evaluation."""
 
 import itertools
 

@@ -1,4 +1,6 @@
-"""Means and intervals of agents against analytic values; few rows of what searches have tried."""
+"""Means and intervals of agents against analytic values; few rows of what searches have tried;
+metrics of rliable's kind.
+"""
 
 import math
 

@@ -1,5 +1,5 @@
-"""Two studies: against SciPy's tests, and with studies that are the same or differ by
-known amounts.
+"""Two studies: against SciPy's tests, and with studies that are the same or differ by known
+amounts; known brackets, and shares of them.
 """
 
 import importlib.util

@@ -1,4 +1,4 @@
-"""PSRL: the same samples lead to the same decisions, at the right times, from the
+"""PSRL, SBOSS and BOSS: the same samples lead to the same decisions, at the right times, from the
 right posterior.
 """
 

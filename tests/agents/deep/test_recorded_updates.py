@@ -1,4 +1,6 @@
-"""Updates of the actor-critics: those of the original, and those of a NumPy twin in float64."""
+"""Updates of the actor-critics: those of the original, and those of a NumPy twin in float64;
+lambda-returns by hand and by definition.
+"""
 
 import functools
 

@@ -1,5 +1,5 @@
 """The replay buffer: a list of transitions as its twin, the law of its samples, and that a compiled
-program copies no buffer.
+program copies no buffer; updates at some steps only.
 """
 
 import jax

@@ -1,5 +1,5 @@
 """Runs of the deep agents: those on policy learn, are resumed to the bit and diverge; no two seeds
-play alike.
+play alike; estimates of cost.
 """
 
 import dataclasses

@@ -1,3 +1,5 @@
+"""Searches: bandits and StoSOO, against slow twins and known answers."""
+
 import dataclasses
 import math
 from collections.abc import Iterator

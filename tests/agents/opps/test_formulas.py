@@ -1,3 +1,5 @@
+"""Formulas: their text and programs, and the sets that an enumeration finds."""
+
 import itertools
 
 import hypothesis.strategies as st

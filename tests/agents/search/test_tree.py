@@ -1,4 +1,6 @@
-"""Trees in flat arrays."""
+"""Trees in flat arrays, random numbers by their number, and the urn that draws as a row of a
+Dirichlet distribution would.
+"""
 
 import dataclasses
 import itertools

@@ -1,5 +1,5 @@
-"""Results on disk: nothing is lost, nothing damaged is believed, nothing of another study is
-mixed in.
+"""Results on disk: nothing is lost, nothing damaged is believed, nothing of another study is mixed
+in; outcomes as tables, archives, and the memory of the machine.
 """
 
 import json
