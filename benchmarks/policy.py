@@ -1,4 +1,4 @@
-"""What a decision of a policy takes a caller in Python, and the first one after loading: one JSON
+"""Time of a decision of a policy to a caller in Python, and of the first after loading: one JSON
 line for each measurement, added to benchmarks/results/policy-cpuN.jsonl.
 
 python benchmarks/policy.py [--agents NAME …] [--decisions N] [--rounds R] [--first NAME …]

@@ -1,4 +1,4 @@
-"""Tables agree with the frames they are made from, sentences and lists about time with the winners."""
+"""Tables agree with the frames they are made from, and words about time with the winners."""
 
 import io
 import math
