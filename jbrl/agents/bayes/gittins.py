@@ -16,6 +16,7 @@ from jbrl.problems.prior import DirichletPrior, Prior
 from jbrl.rollout.contract import BAYESIAN, Agent, Requirements, Transition
 
 MOST_ENTRIES = 2**18  # of the table of an arm
+MOST_OUTCOMES = 4  # with more, a table would hold few pulls
 SUMS = 512  # lump sums that an arm is compared with
 TIE_TOLERANCE = 1e-4  # of the range of rewards: errors of indices are smaller
 
@@ -34,12 +35,14 @@ def _needs_bandit(prior: Prior) -> str:
     """Return what the agent needs where the prior does not offer it; of a traced one nothing."""
     if any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(prior)):
         return ""
-    bandit = as_bandit(prior.mdps) if isinstance(prior, DirichletPrior) else None
-    if bandit is not None and len(bandit.rooms) == 1 and bandit.decisions == 2:
+    assert isinstance(prior, DirichletPrior)
+    bandit = as_bandit(prior.mdps)
+    in_one_state = bandit is not None and len(bandit.rooms) == 1 and bandit.decisions == 2
+    if in_one_state and prior.mdps.n_states <= MOST_OUTCOMES + 1:
         return ""
     return (
-        "a bandit in one state, whose outcomes are states that lead back to it, such as "
-        "Bandit(arms=3)"
+        f"a bandit in one state, whose outcomes are at most {MOST_OUTCOMES} states that lead back "
+        "to it, such as Bandit(arms=3)"
     )
 
 

@@ -54,7 +54,7 @@ def test_it_pulls_arms_of_the_greatest_index_and_earns_the_optimum() -> None:
                 beliefs[arm][states[lane, t + 1] - 1] += 1
 
 
-@pytest.mark.parametrize("problem", ["GC", "Bandit(states=2)", "uniform(Bandit)"])
+@pytest.mark.parametrize("problem", ["GC", "Bandit(states=2)", "uniform(Bandit)", MANY])
 def test_what_is_no_bandit_is_refused(problem: str) -> None:
     with pytest.raises(JbrlError, match="Gittins needs a bandit in one state"):
         jbrl.play(jbrl.agents.Gittins(), prior=problem, horizon=4, n_environments=2)
