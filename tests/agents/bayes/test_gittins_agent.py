@@ -54,6 +54,9 @@ def test_it_pulls_arms_of_the_greatest_index_and_earns_the_optimum() -> None:
                 beliefs[arm][states[lane, t + 1] - 1] += 1
 
 
+MANY = 'Bandit(prior="1 1 1 1 1")'  # outcomes
+
+
 @pytest.mark.parametrize("problem", ["GC", "Bandit(states=2)", "uniform(Bandit)", MANY])
 def test_what_is_no_bandit_is_refused(problem: str) -> None:
     with pytest.raises(JbrlError, match="Gittins needs a bandit in one state"):
