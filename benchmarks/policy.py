@@ -1,5 +1,5 @@
-"""Time of a decision of a policy to a caller in Python, and of the first after loading: one JSON
-line for each measurement, added to benchmarks/results/policy-cpuN.jsonl.
+"""Latency of policies to a caller in Python, and their first decision after loading: one JSON line
+for each measurement, added to benchmarks/results/policy-cpuN.jsonl.
 
 python benchmarks/policy.py [--agents NAME …] [--decisions N] [--rounds R] [--first NAME …]
 
@@ -7,7 +7,7 @@ Latency: `act` and `observe` in a loop, an empty compiled call, and the same dec
 compiled loop, in which nothing is dispatched, in turns. `overhead` is what the caller pays beside
 the empty call and the computation. First decisions are those of new processes, whose imports are
 apart: nothing kept, with programs from a compile cache, and with programs that `jax.export` has
-written, which are traced and lowered no more, without a cache and with one. Load averages stand in
+written (the package `flatbuffers` is needed), without a cache and with one. Load averages stand in
 each row.
 """
 

@@ -21,6 +21,7 @@ from jbrl.base.errors import JbrlError
 from jbrl.base.pytree import record
 from jbrl.environments.environment import drawn
 from jbrl.mdp.sampling import stream
+from jbrl.play import stepping
 from jbrl.policy import Policy
 from jbrl.policy_folder import read_agent, read_knowledge
 from jbrl.problems.prior import DirichletPrior
@@ -230,6 +231,25 @@ def test_the_digest_hangs_on_names_shapes_and_numbers(policy, monkeypatch):
         monkeypatch.setattr(Policy, "_arrays", lambda self, one=one: one)
         found.add(policy.digest)
     assert len(found) == len(arrays)
+
+
+def test_states_travel_in_few_arrays_and_come_back():
+    """Arrays of a dtype share vectors of at most 512 bytes; a larger one stands alone."""
+    tree = {
+        "keys": jax.random.split(jax.random.key(1), 3),
+        "large": jnp.arange(200.0),
+        "small": [jnp.full((5, n), n / 3, jnp.float32) for n in range(1, 12)],
+        "flags": (jnp.array([True, False]), jnp.bool_(True), jnp.int32(-7)),
+        "none": jnp.zeros((0, 4)),
+    }
+    layout = stepping._Layout.of(tree)
+    packed = layout.packed(tree)
+    assert len(packed) == 7 < len(jax.tree.leaves(tree))
+    assert sum(v.nbytes > stepping.TOGETHER for v in packed) == 1
+    back = layout.unpacked(packed)
+    assert jax.tree.structure(back) == jax.tree.structure(tree)
+    for one, other in zip(jax.tree.leaves(tree), jax.tree.leaves(back), strict=True):
+        assert one.dtype == other.dtype and one.shape == other.shape and (one == other).all()
 
 
 @pytest.mark.parametrize("waiting", [False, True])
