@@ -22,11 +22,12 @@ from jbrl.base.pytree import record
 from jbrl.environments.environment import drawn
 from jbrl.mdp.sampling import stream
 from jbrl.play import stepping
+from jbrl.play.protocol import Protocol
 from jbrl.policy import Policy
 from jbrl.policy_folder import read_agent, read_knowledge
-from jbrl.problems.prior import DirichletPrior
 from jbrl.rollout import episodes
 from jbrl.rollout.contract import Agent
+from jbrl.study.portfolio import suits
 from jbrl.study.storage import files
 
 HORIZON = 30
@@ -398,16 +399,22 @@ def test_another_process_goes_on_with_the_same_bits(folder, played, policy, tmp_
     assert json.loads(done.stdout) == list(moves["actions"][1][10:])
 
 
-def plays_finite_mdps(name: str) -> bool:
+def own_problem(name: str) -> str | None:
+    """A distribution over finite MDPs that an agent plays without being shown the MDP."""
     agent = AGENTS[name].agent()
-    return issubclass(DirichletPrior, agent.requires.prior) and not is_oracle(agent)
+    for problem in ("GC", "Bandit(arms=3)"):
+        told = jbrl.problem(problem)
+        protocol = Protocol(told, told, 1, 0, jbrl.Steps(HORIZON), 0.95)
+        if suits(agent, name, protocol) and not is_oracle(agent):
+            return problem
+    return None
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", [name for name in sorted(AGENTS) if plays_finite_mdps(name)])
+@pytest.mark.parametrize("name", [name for name in sorted(AGENTS) if own_problem(name)])
 def test_every_agent_plays_its_actions(name, tmp_path):
-    settings = {"prior": "GC", "n_environments": 2, "seed": 1, "horizon": 60, "record": True}
-    played = jbrl.play(name, **settings)
+    settings = {"n_environments": 2, "seed": 1, "horizon": 60, "record": True}
+    played = jbrl.play(name, prior=own_problem(name), **settings)
     loaded = jbrl.load_policy(played.policy().save(tmp_path / "policy", decisions=5))
     actions = follow(loaded.start(seed=1, index=1), played.trajectories, 1, 0, 60)
     assert actions == list(played.trajectories["actions"][1])
