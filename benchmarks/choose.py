@@ -10,8 +10,9 @@ the race took; leader against challenger plays the two that are closest until th
 
 Problems: for each problem and pair of limits, `jbrl choose` in a process of its own; its policy in
 a loop of another, which measures whether it keeps the limit; and in a third a study that plays each
-candidate in as many environments for all. Rows go to benchmarks/results/choose.csv; those that are
-there are not measured again.
+candidate in as many environments for all. A choice is within epsilon of the best that keeps the
+limits unless it loses more by two standard errors of the paired difference. Rows go to
+benchmarks/results/choose.csv; those that are there are not measured again.
 """
 
 import argparse
@@ -253,7 +254,7 @@ def compared(row: dict[str, Any], truth: dict[str, Any]) -> dict[str, Any]:
         "best": best,
         "lost": round(lost, 5),
         "lost_standard_error": round(error, 5),
-        "within": lost <= row["epsilon"],
+        "within": lost - 2 * error <= row["epsilon"],
         "study_seconds": truth["seconds"],
     }
 

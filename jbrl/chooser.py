@@ -34,6 +34,8 @@ BLOCK_SHARE = 0.04  # of the budget, that the first environments of a candidate 
 TOGETHER = 4  # candidates that are in the race before it begins
 ENTRY_SHARE = 0.65  # of the time, for making candidates ready
 FINAL_SHARE = 0.12  # of the budget, for scoring the winner and the bracket
+# times longer that what plays takes to compile than what decides: MDPs, and episodes
+COMPILING_PLAY = {False: 1.0, True: 2.0}
 WRITING = 3.0  # seconds, at most FINAL_SHARE / 2 of the budget: the page and the policy
 LEAST_FRESH = 64  # environments that should score the winner
 ASSUMED = 4.0  # times the range seen: the range of scores that nothing bounds
@@ -196,8 +198,8 @@ class Chooser:
                 racer.status = "over a limit"
                 return
             if not self.is_compiled(racer):
-                # what plays takes about as long to compile as what decides
-                self.clock.check(self._end - (self.clock.spent - began))
+                took = COMPILING_PLAY[self.protocol.in_blocks] * (self.clock.spent - began)
+                self.clock.check(self._end - took)
             scores = self._opening(racer, self.first)
             racer.status, self.played[racer.name] = "running", []
             self._add(racer.name, scores)
