@@ -385,6 +385,15 @@ def test_a_wrong_argument_in_python_is_refused_in_one_sentence(given: Any, messa
     assert message in str(error.value) and "\n" not in str(error.value)
 
 
+def test_a_problem_that_is_a_pipe_or_endless_is_not_read(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.json")
+    (tmp_path / "zero.json").symlink_to("/dev/zero")
+    for name in ("pipe", "zero"):
+        refused(
+            call("show", tmp_path / f"{name}.json"), "it is a pipe or a device: expected a file"
+        )
+
+
 def test_memory_that_does_not_suffice_is_no_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
     def starved(*_: Any) -> None:
         raise MemoryError("Unable to allocate 7 TiB")

@@ -187,6 +187,7 @@ def read_object(path: Path, required: Sequence[str], optional: Sequence[str] = (
     Raises:
       JbrlError: it cannot be read, is not JSON or no object, lacks a field or has one too many.
     """
+    check_file(path)
     try:
         data = json.loads(path.read_text(encoding="utf-8-sig"))
     except OSError as error:

@@ -495,7 +495,7 @@ class Stepping:
         """
         leaves = [arrays[name] for name in sorted(arrays) if name.startswith("life/")]
         wanted = [(v.shape, v.dtype) for v in self._leaves]
-        if leaves and [(v.shape, v.dtype) for v in leaves] != wanted:
+        if [(v.shape, v.dtype) for v in leaves] != (wanted if decisions else []):
             raise JbrlError("the state of a life: expected one of this policy")
         self._life = jax.device_put(leaves) if leaves else None
         waiting = [arrays.get(f"outcome/{name}") for name in ("reward", "ends", "reached")]
