@@ -223,13 +223,13 @@ def drawn(results: jbrl.Results, found: Comparison) -> dict[str, Image.Image]:
             [
                 _image(drawing, title)
                 for title, drawing in drawings
-                if isinstance(drawing, figures.Drawing)
+                if isinstance(drawing, figures.parts.Drawing)
             ]
         )
     return images
 
 
-def _image(drawing: figures.Drawing, title: str = "") -> Image.Image:
+def _image(drawing: figures.parts.Drawing, title: str = "") -> Image.Image:
     with mpl.rc_context(LOOK):
         if title:
             drawing.figure.suptitle(

@@ -11,19 +11,7 @@ from jax import Array
 from jbrl.agents.registry import register_agent
 from jbrl.base.errors import JbrlError
 from jbrl.base.pytree import record, static
-from jbrl.environments.bsuite_cartpole import (
-    GRAVITY,
-    HALF_LENGTH,
-    BsuiteCartPole,
-    BsuiteCartPoleSwingup,
-)
-from jbrl.environments.bsuite_tasks import (
-    Bandit,
-    Catch,
-    DiscountingChain,
-    MemoryChain,
-    UmbrellaChain,
-)
+from jbrl.environments import bsuite_cartpole, bsuite_tasks
 from jbrl.environments.deep_sea import DeepSea
 from jbrl.environments.environment import Environment
 from jbrl.environments.images import ImageBandit
@@ -109,7 +97,11 @@ class Scripted(Agent[Any, ScriptedState], Oracle):
         return inner
 
     def reset(self, key: Array, knowledge: Any) -> ScriptedState:
-        shape = knowledge.spec.observation.shape if isinstance(knowledge, MemoryChain) else (1,)
+        shape = (
+            knowledge.spec.observation.shape
+            if isinstance(knowledge, bsuite_tasks.MemoryChain)
+            else (1,)
+        )
         return ScriptedState(knowledge, jnp.zeros(shape, jnp.float32))
 
     def act(
@@ -117,7 +109,7 @@ class Scripted(Agent[Any, ScriptedState], Oracle):
     ) -> tuple[Array, ScriptedState]:
         environment, memory = state.environment, state.memory
         if isinstance(
-            environment, MemoryChain
+            environment, bsuite_tasks.MemoryChain
         ):  # the bits are on screen while the first entry is 1
             memory = jnp.where(observation[0] == 1, observation, memory)
         action = POLICIES[type(environment)](View(environment, observation, memory))
@@ -177,7 +169,9 @@ def _swingup(view: View) -> Array:
     x, x_dot = _cart(view)
     theta, cos, theta_dot = jnp.arctan2(view.seen[2], view.seen[3]), view.seen[3], view.seen[4]
     # Energy of the pole beyond that of standing upright, in units of m l², l being half its length.
-    energy = 2 / 3 * theta_dot**2 + GRAVITY / HALF_LENGTH * (cos - 1)
+    energy = 2 / 3 * theta_dot**2 + bsuite_cartpole.GRAVITY / bsuite_cartpole.HALF_LENGTH * (
+        cos - 1
+    )
     pump = jnp.where(jnp.abs(energy) < ENERGY, 0.0, jnp.sign(energy) * theta_dot * cos)
     home = HOME[0] * x + HOME[1] * x_dot
     push = jnp.where(jnp.abs(home) > HOME[2], -home, pump)
@@ -189,14 +183,14 @@ def _swingup(view: View) -> Array:
 
 
 POLICIES: dict[type, Callable[[View], Array]] = {
-    Bandit: lambda view: jnp.argmax(jnp.asarray(view.environment.arms)),
+    bsuite_tasks.Bandit: lambda view: jnp.argmax(jnp.asarray(view.environment.arms)),
     ImageBandit: _images,
-    Catch: _catch,
-    BsuiteCartPole: _cartpole,
-    BsuiteCartPoleSwingup: _swingup,
+    bsuite_tasks.Catch: _catch,
+    bsuite_cartpole.BsuiteCartPole: _cartpole,
+    bsuite_cartpole.BsuiteCartPoleSwingup: _swingup,
     BsuiteMountainCar: lambda view: jnp.where(view.seen[1] >= 0, 2, 0),
     DeepSea: _deep_sea,
-    DiscountingChain: lambda view: jnp.asarray(view.environment.mapping_seed % 5),
-    MemoryChain: _memory,
-    UmbrellaChain: lambda view: view.seen[0],
+    bsuite_tasks.DiscountingChain: lambda view: jnp.asarray(view.environment.mapping_seed % 5),
+    bsuite_tasks.MemoryChain: _memory,
+    bsuite_tasks.UmbrellaChain: lambda view: view.seen[0],
 }

@@ -17,17 +17,7 @@ from matplotlib.figure import Figure
 from scipy import ndimage
 
 from jbrl.base.errors import JbrlError
-from jbrl.report.axes import (
-    HATCH,
-    WIDTH,
-    Drawing,
-    Floats,
-    Styles,
-    duration_ticks,
-    legend,
-    legend_height,
-    symbol_look,
-)
+from jbrl.report import axes as parts
 from jbrl.report.figures import ONE_ALGORITHM, figure
 from jbrl.report.sections import Section
 from jbrl.report.style import FAINT, INK, PAPER, Style
@@ -54,7 +44,7 @@ Grid = npt.NDArray[Any]
     "blank point. {Figures} 8 and 12 of the paper.",
     part="answer",
 )
-def best_within_bounds(section: Section, styles: Styles) -> Drawing | str:
+def best_within_bounds(section: Section, styles: parts.Styles) -> parts.Drawing | str:
     """Return the panels of all algorithms laid over each other; without offline times, one
     strip.
     """
@@ -66,8 +56,8 @@ def best_within_bounds(section: Section, styles: Styles) -> Drawing | str:
         points = points[points["y"] == points["y"].iloc[0]]
     winners = {name for algorithms in points["algorithms"] for name in algorithms[:2]}
     shown = [name for name in styles if name in winners]
-    height = legend_height(shown) + (0.95 if strip else 3.27)
-    drawing = Drawing(Figure(figsize=(WIDTH, height)), _data(points))
+    height = parts.legend_height(shown) + (0.95 if strip else 3.27)
+    drawing = parts.Drawing(Figure(figsize=(parts.WIDTH, height)), _data(points))
     axes = drawing.figure.subplots()
     x, y = np.log10(points["x"].unique()), np.log10(points["y"].unique())
     y = y if len(y) > 1 else np.array([0.0, 1.0])
@@ -79,7 +69,7 @@ def best_within_bounds(section: Section, styles: Styles) -> Drawing | str:
         axes.set_yticks([])
     else:
         axes.set_ylabel("bound on offline time")
-    drawing.margins(0.15, 0.5, legend(drawing.figure, shown, styles))
+    drawing.margins(0.15, 0.5, parts.legend(drawing.figure, shown, styles))
     drawing.note = " ".join(section.left_out(section.timed))
     return drawing
 
@@ -94,7 +84,7 @@ def best_within_bounds(section: Section, styles: Styles) -> Drawing | str:
     "of the paper.",
     part="answer",
 )
-def best_under_bounds(section: Section, styles: Styles) -> Drawing | str:
+def best_under_bounds(section: Section, styles: parts.Styles) -> parts.Drawing | str:
     """Algorithms that win nowhere are named in the note."""
     points = _winners(section)
     if isinstance(points, str):
@@ -102,7 +92,7 @@ def best_under_bounds(section: Section, styles: Styles) -> Drawing | str:
     if not (section.contest.times("offline") > 0).any():
         return NO_OFFLINE_TIMES
     ranks = _ranks(points)
-    drawing = Drawing(_panels(section, ranks, points, styles), _data(points))
+    drawing = parts.Drawing(_panels(section, ranks, points, styles), _data(points))
     nowhere = [n for n in dict.fromkeys(section.timed["algorithm"]) if n not in ranks]
     notes = [f"Among the best nowhere: {listing(nowhere)}."] if nowhere else []
     drawing.note = " ".join([*notes, *section.left_out(section.timed)])
@@ -123,7 +113,7 @@ def _winners(section: Section) -> pd.DataFrame | str:
         return str(error)
 
 
-def _areas(axes: Axes, cells: Grid, x: Floats, y: Floats, styles: Styles) -> None:
+def _areas(axes: Axes, cells: Grid, x: parts.Floats, y: parts.Floats, styles: parts.Styles) -> None:
     """Points [y, x], tuples of algorithms with the best first, in the colour of the best; those
     of a tie striped; a symbol in each area.
     """
@@ -136,13 +126,13 @@ def _areas(axes: Axes, cells: Grid, x: Floats, y: Floats, styles: Styles) -> Non
         for other in dict.fromkeys(seconds[own]):
             look: Any = {"edgecolors": "none"}
             if other:
-                look = {"edgecolors": styles[other].colour, "hatch": HATCH}
+                look = {"edgecolors": styles[other].colour, "hatch": parts.HATCH}
             rectangles = _rectangles(own & (seconds == other), *edges)
             look |= {"facecolors": style.colour, "linewidths": 0}
             axes.add_collection(PolyCollection(rectangles, **look))
         for row, column in _middles(own):
             height = y[0] + (y[-1] - y[0]) * (row + 0.5) / len(cells)
-            look = symbol_look(style, 9, 0.8) | {"color": PAPER, "linestyle": "none"}
+            look = parts.symbol_look(style, 9, 0.8) | {"color": PAPER, "linestyle": "none"}
             axes.plot([x[column]], [height], **look)
 
 
@@ -163,13 +153,13 @@ def _middles(own: Grid) -> list[tuple[int, int]]:
 
 
 def _panels(
-    section: Section, ranks: dict[str, Grid], points: pd.DataFrame, styles: Styles
+    section: Section, ranks: dict[str, Grid], points: pd.DataFrame, styles: parts.Styles
 ) -> Figure:
     """One panel for each winning algorithm, under its symbol and name."""
     winning = [name for name in styles if name in ranks]
     lines = math.ceil(len(winning) / COLUMNS)
     height = 0.55 + 1.45 * lines
-    canvas = Figure(figsize=(WIDTH, height))
+    canvas = Figure(figsize=(parts.WIDTH, height))
     panels = canvas.subplots(lines, COLUMNS, sharex=True, sharey=True, squeeze=False)
     x, y = np.log10(points["x"].unique()), np.log10(points["y"].unique())
     for number, axes in enumerate(panels.flat):
@@ -214,17 +204,19 @@ def _ranks(points: pd.DataFrame) -> dict[str, Grid]:
     return {name: np.array(rank).reshape(shape) for name, rank in ranks.items()}
 
 
-def _panel(axes: Axes, name: str, ranks: Grid, x: Floats, y: Floats, style: Style) -> None:
+def _panel(
+    axes: Axes, name: str, ranks: Grid, x: parts.Floats, y: parts.Floats, style: Style
+) -> None:
     """One algorithm: rectangles around the points where it wins."""
     looks: Any = {
-        1: {"facecolors": PAPER, "edgecolors": style.colour, "hatch": HATCH},
+        1: {"facecolors": PAPER, "edgecolors": style.colour, "hatch": parts.HATCH},
         2: {"facecolors": style.colour, "edgecolors": "none"},
     }
     for rank, look in looks.items():
         rectangles = _rectangles(ranks == rank, _edges(x), _edges(y))
         axes.add_collection(PolyCollection(rectangles, linewidths=0, **look))
     axes.set_title(name, fontsize=min(9.6, 160 / len(name)), loc="left", pad=3, x=0.11)
-    look = symbol_look(style) | {"linestyle": "none", "clip_on": False}
+    look = parts.symbol_look(style) | {"linestyle": "none", "clip_on": False}
     axes.plot([0.045], [1.075], transform=axes.transAxes, **look)
     for side in ("top", "right"):
         axes.spines[side].set(visible=True, color=FAINT)
@@ -232,20 +224,20 @@ def _panel(axes: Axes, name: str, ranks: Grid, x: Floats, y: Floats, style: Styl
     axes.tick_params(labelsize=8.2, color=INK)
 
 
-def _limits(axes: Axes, x: Floats, y: Floats, most: tuple[int, int]) -> None:
+def _limits(axes: Axes, x: parts.Floats, y: parts.Floats, most: tuple[int, int]) -> None:
     """Set the ends of axes of logarithms of seconds, with so many ticks at most."""
-    duration_ticks(axes.xaxis, x[0], x[-1], most=most[0])
-    duration_ticks(axes.yaxis, y[0], y[-1], most=most[1])
+    parts.duration_ticks(axes.xaxis, x[0], x[-1], most=most[0])
+    parts.duration_ticks(axes.yaxis, y[0], y[-1], most=most[1])
     axes.set(xlim=(x[0], x[-1]), ylim=(y[0], y[-1]))
 
 
-def _edges(centres: Floats) -> Floats:
+def _edges(centres: parts.Floats) -> parts.Floats:
     """Borders of cells around evenly spaced points: one more than there are points."""
     half = (centres[1] - centres[0]) / 2
     return np.append(centres - half, centres[-1] + half)
 
 
-def _rectangles(cells: Grid, x: Floats, y: Floats) -> list[Floats]:
+def _rectangles(cells: Grid, x: parts.Floats, y: parts.Floats) -> list[parts.Floats]:
     """Few rectangles [4, 2] that cover the true cells [Y, X]: runs of a row, joined to the same run
     of the rows before.
     """

@@ -21,21 +21,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
 from jbrl.base.bsuite_sweep import DEEP_SEA_SIZES, EXPERIMENTS, TAGS, TYPES, Experiment
-from jbrl.report.axes import (
-    DASHED,
-    DASHES,
-    HATCH,
-    WIDTH,
-    Drawing,
-    Floats,
-    Styles,
-    interval,
-    legend,
-    legend_height,
-    line_look,
-    log_ticks,
-    rows_figure,
-)
+from jbrl.report import axes as parts
 from jbrl.report.style import COLOURS, FAINT, INK, PAPER, drawn
 from jbrl.stats.bsuite.curves import SHOWN_SIZES, THRESHOLDS, optima
 from jbrl.stats.bsuite.measures import BASE
@@ -71,29 +57,29 @@ def _agents(table: pd.DataFrame) -> list[str]:
     return list(dict.fromkeys(table["agent"]))
 
 
-def _side_by_side(count: int, reach: float) -> Floats:
+def _side_by_side(count: int, reach: float) -> parts.Floats:
     """Return places of `count` marks around 0, at most `reach` from it, [count] float64."""
     return np.linspace(-reach, reach, count) if count > 1 else np.zeros(1)
 
 
 @drawn
-def radar(tags: pd.DataFrame, styles: Styles) -> Drawing:
+def radar(tags: pd.DataFrame, styles: parts.Styles) -> parts.Drawing:
     """Tag scores on seven spokes, one closed line per agent.
 
     Args:
       tags: `jbrl.stats.bsuite.scores.tag_scores`.
     """
     agents = _agents(tags)
-    below = 0.08 + legend_height(agents, lines=True)
-    width, height = WIDTH, RADIUS * 2 + 0.7 + below
-    drawing = Drawing(Figure(figsize=(width, height)), tags)
+    below = 0.08 + parts.legend_height(agents, lines=True)
+    width, height = parts.WIDTH, RADIUS * 2 + 0.7 + below
+    drawing = parts.Drawing(Figure(figsize=(width, height)), tags)
     axes: Any = drawing.figure.add_subplot(projection="polar")
     angles = np.linspace(0, 2 * np.pi, len(TAGS), endpoint=False)
     _web(axes, angles)
     for k, agent in enumerate(agents):
         rows, colour = tags[tags["agent"] == agent].set_index("tag").loc[list(TAGS)], styles[agent]
         values = np.maximum(rows["score"].to_numpy(np.float64), FLOOR)
-        dashes = DASHES[k % len(DASHES)]
+        dashes = parts.DASHES[k % len(parts.DASHES)]
         look: Any = {"color": colour.colour, "linestyle": dashes, "linewidth": 2}
         axes.plot(np.append(angles, angles[0]), np.append(values, values[0]), **look)
         if len(agents) <= 2:
@@ -103,13 +89,13 @@ def radar(tags: pd.DataFrame, styles: Styles) -> Drawing:
             title = f"{agent}, {in_words(tag)}: {row.score:.3f}" + unfinished * (not row.finished)
             place, gid, full = (angle, value), f"radar-{k}-{tag}", bool(row.finished)
             drawing.mark(axes, place, styles[agent], gid, title, full=full, scale=SYMBOL)
-    legend(drawing.figure, agents, styles, lines=True, place="lower center")
+    parts.legend(drawing.figure, agents, styles, lines=True, place="lower center")
     left, share = (1 - 2 * RADIUS / width) / 2, 2 * RADIUS / height
     axes.set_position((left, (below + 0.32) / height, 2 * RADIUS / width, share))
     return drawing
 
 
-def _web(axes: Any, angles: Floats) -> None:
+def _web(axes: Any, angles: parts.Floats) -> None:
     """Draw spokes with names, and rings at quarters."""
     axes.set_ylim(0, 1)
     axes.set_yticks([0.25, 0.5, 0.75, 1.0], ["0.25", "0.5", "0.75", "1"], fontsize=8, color=INK)
@@ -124,11 +110,11 @@ def _web(axes: Any, angles: Floats) -> None:
 
 
 @drawn
-def tag_lines(tags: pd.DataFrame, styles: Styles) -> Drawing:
+def tag_lines(tags: pd.DataFrame, styles: parts.Styles) -> parts.Drawing:
     """Draw the same scores in rows, which are easier to compare, with intervals where available."""
     agents = _agents(tags)
     height = max(4.0, 0.9 + len(TAGS) * (0.24 + 0.105 * len(agents)))
-    drawing = Drawing(Figure(figsize=(WIDTH, height)), tags)
+    drawing = parts.Drawing(Figure(figsize=(parts.WIDTH, height)), tags)
     axes = drawing.figure.subplots()
     offsets = _side_by_side(len(agents), 0.36)
     for y, tag in enumerate(TAGS):
@@ -145,12 +131,12 @@ def tag_lines(tags: pd.DataFrame, styles: Styles) -> Drawing:
     for y in range(1, len(TAGS)):
         axes.axhline(y - 0.5, color=FAINT, linewidth=0.4)
     axes.set_xlabel("mean score")
-    drawing.margins(0.26, 0.5, legend(drawing.figure, agents, styles), right=0.96)
+    drawing.margins(0.26, 0.5, parts.legend(drawing.figure, agents, styles), right=0.96)
     return drawing
 
 
 @drawn
-def single(scores: pd.DataFrame, styles: Styles) -> Drawing:
+def single(scores: pd.DataFrame, styles: parts.Styles) -> parts.Drawing:
     """Draw the score of each agent in one experiment, best on top; hollow where it is not finished.
 
     Args:
@@ -158,8 +144,8 @@ def single(scores: pd.DataFrame, styles: Styles) -> Drawing:
     """
     rows = scores.sort_values("score", ascending=False, kind="stable", na_position="last")
     names = [textwrap.shorten(name, 24, placeholder="…") for name in rows["agent"]]
-    figure, axes = rows_figure(names)
-    drawing = Drawing(figure, scores)
+    figure, axes = parts.rows_figure(names)
+    drawing = parts.Drawing(figure, scores)
     for y, row in enumerate(rows.to_dict("records")):
         if not np.isfinite(row["score"]):
             axes.text(0.01, y, "no score", va="center", fontsize=9)
@@ -174,17 +160,17 @@ def single(scores: pd.DataFrame, styles: Styles) -> Drawing:
 
 
 def _score(
-    drawing: Drawing,
+    drawing: parts.Drawing,
     axes: Axes,
     row: Any,
     y: float,
-    styles: Styles,
+    styles: parts.Styles,
     agent: str,
     gid: str,
     name: str,
 ) -> None:
     """Draw a score with its interval, in a row."""
-    interval(axes, y, *_ends(row), colors=styles[agent].colour, zorder=3)
+    parts.interval(axes, y, *_ends(row), colors=styles[agent].colour, zorder=3)
     place, full = (row["score"], y), bool(row["finished"])
     title = f"{name}: {_with_interval(row)}"
     drawing.mark(axes, place, styles[agent], gid, title, full=full, scale=SYMBOL)
@@ -203,7 +189,7 @@ def _with_interval(row: Any) -> str:
 
 
 @drawn
-def bars(scores: pd.DataFrame) -> Drawing:
+def bars(scores: pd.DataFrame) -> parts.Drawing:
     """Draw scores of all experiments by type, one panel per agent; unfinished ones hatched."""
     agents = _agents(scores)
     names = [name for name in BARS if name in set(scores["bsuite_env"])]
@@ -212,7 +198,7 @@ def bars(scores: pd.DataFrame) -> Drawing:
     height = 1.75 + 1.35 * len(agents)
     figure = Figure(figsize=(WIDE, height))
     panels = figure.subplots(len(agents), 1, sharex=True, squeeze=False)[:, 0]
-    drawing = Drawing(figure, scores, wide=True)
+    drawing = parts.Drawing(figure, scores, wide=True)
     gaps = [1 + 0.6 * (one != other) for one, other in pairwise(types)]
     places = np.append(0.0, np.cumsum(gaps))  # with gaps between types
     for k, (agent, axes) in enumerate(zip(agents, panels, strict=True)):
@@ -225,11 +211,11 @@ def bars(scores: pd.DataFrame) -> Drawing:
             look: Any = {"facecolor": colours[kind], "edgecolor": INK, "linewidth": 0.5}
             if not row["finished"]:
                 look = {"facecolor": PAPER, "edgecolor": colours[kind], "linewidth": 0.8}
-                look["hatch"] = HATCH
+                look["hatch"] = parts.HATCH
             axes.bar(x, row["score"], width=0.78, gid=gid, **look)
-            interval(axes, x, *_ends(row), upright=True, colors=INK, linewidth=1.0, zorder=3)
+            parts.interval(axes, x, *_ends(row), upright=True, colors=INK, linewidth=1.0, zorder=3)
             drawing.titles[gid] = f"{agent}, {name}: {_with_interval(row)}"
-        axes.axhline(1, color=INK, linewidth=0.7, linestyle=DASHED)
+        axes.axhline(1, color=INK, linewidth=0.7, linestyle=parts.DASHED)
         axes.set_ylim(0, 1.12)
         axes.set_yticks([0, 0.5, 1])
         axes.grid(axis="y")
@@ -244,39 +230,39 @@ def bars(scores: pd.DataFrame) -> Drawing:
         for kind, colour in colours.items()
         if kind in types
     ]
-    handles.append(Patch(facecolor=PAPER, edgecolor=INK, hatch=HATCH, label="not finished"))
+    handles.append(Patch(facecolor=PAPER, edgecolor=INK, hatch=parts.HATCH, label="not finished"))
     figure.legend(handles=handles, ncols=len(handles), loc="upper left", fontsize=9)
     drawing.margins(0.06, 1.2, 1 - 0.55 / height, right=0.99, hspace=0.3)
     return drawing
 
 
 @drawn
-def learning(curves: pd.DataFrame, experiment: Experiment, styles: Styles) -> Drawing:
+def learning(curves: pd.DataFrame, experiment: Experiment, styles: parts.Styles) -> parts.Drawing:
     """Draw average regret against episodes, one line per agent with a 95% band over runs.
 
     Args:
       curves: `jbrl.stats.bsuite.curves.mean_curves` of an experiment without levels.
     """
     agents = _agents(curves)
-    height = 3.03 + legend_height(agents, lines=True)
-    drawing = Drawing(Figure(figsize=(WIDTH, height)), curves)
+    height = 3.03 + parts.legend_height(agents, lines=True)
+    drawing = parts.Drawing(Figure(figsize=(parts.WIDTH, height)), curves)
     axes = drawing.figure.subplots()
     for k, agent in enumerate(agents):
         rows, style = curves[curves["agent"] == agent], styles[agent]
         spread = rows["ci95"].fillna(0).to_numpy()
         x, y = rows["episode"].to_numpy(), rows["mean"].to_numpy()
         axes.fill_between(x, y - spread, y + spread, color=style.colour, alpha=0.15, linewidth=0)
-        axes.plot(x, y, **line_look(style, k), markevery=(2 + 2 * k, 11))
+        axes.plot(x, y, **parts.line_look(style, k), markevery=(2 + 2 * k, 11))
     _baseline(axes, experiment)
     _episodes(axes, experiment)
     axes.set(xlabel="episode", ylabel="average regret")
-    top = legend(drawing.figure, agents, styles, lines=True)
+    top = parts.legend(drawing.figure, agents, styles, lines=True)
     drawing.margins(0.13, 0.14 * height, top, right=0.955)
     return drawing
 
 
 @drawn
-def by_level(curves: pd.DataFrame, experiment: Experiment) -> Drawing:
+def by_level(curves: pd.DataFrame, experiment: Experiment) -> parts.Drawing:
     """Draw average regret against episodes, one line per level, one panel per agent.
 
     Args:
@@ -287,7 +273,11 @@ def by_level(curves: pd.DataFrame, experiment: Experiment) -> Drawing:
     levels = sorted(curves["level"].unique())
     levels = [level for level in levels if not deep_sea or level in SHOWN_SIZES]
     looks: list[Any] = [
-        {"color": _shade(0.25 * k), "linewidth": 1.4, "linestyle": DASHES[k % len(DASHES)]}
+        {
+            "color": _shade(0.25 * k),
+            "linewidth": 1.4,
+            "linestyle": parts.DASHES[k % len(parts.DASHES)],
+        }
         for k in range(len(levels))
     ]
     for agent, axes in zip(agents, panels, strict=True):
@@ -300,11 +290,13 @@ def by_level(curves: pd.DataFrame, experiment: Experiment) -> Drawing:
     lines = dict(zip(levels, looks, strict=True))
     label = "average bad episodes" if deep_sea else "average regret"
     _finish_panels(figure, panels, label, lines, level_words(experiment))
-    return Drawing(figure, curves)
+    return parts.Drawing(figure, curves)
 
 
 @drawn
-def raw_lines(curves: pd.DataFrame, experiment: Experiment, styles: Styles, label: str) -> Drawing:
+def raw_lines(
+    curves: pd.DataFrame, experiment: Experiment, styles: parts.Styles, label: str
+) -> parts.Drawing:
     """Draw one line per setting and run, one panel per agent; colours from dark to light by level.
 
     Args:
@@ -323,13 +315,13 @@ def raw_lines(curves: pd.DataFrame, experiment: Experiment, styles: Styles, labe
         _episodes(axes, experiment)
         if label == "average return":
             for best in optima(experiment):
-                axes.axhline(best, color=INK, linewidth=0.8, linestyle=DASHED)
+                axes.axhline(best, color=INK, linewidth=0.8, linestyle=parts.DASHED)
         else:
             _baseline(axes, experiment)
     ends = [levels[0], levels[len(levels) // 2], levels[-1]] if len(levels) > 2 else levels
     looks = {v: {"color": shades[v], "linewidth": 2} for v in ends if len(levels) > 1}
     _finish_panels(figure, panels, label, looks, level_words(experiment))
-    return Drawing(figure, curves)
+    return parts.Drawing(figure, curves)
 
 
 def _panels(curves: pd.DataFrame) -> tuple[Figure, list[Axes], list[str]]:
@@ -337,7 +329,7 @@ def _panels(curves: pd.DataFrame) -> tuple[Figure, list[Axes], list[str]]:
     agents = _agents(curves)
     columns = 1 if len(agents) == 1 else 2
     rows = math.ceil(len(agents) / columns)
-    figure = Figure(figsize=(WIDTH, 3.6 if len(agents) == 1 else 0.95 + 1.75 * rows))
+    figure = Figure(figsize=(parts.WIDTH, 3.6 if len(agents) == 1 else 0.95 + 1.75 * rows))
     grid = figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False).ravel()
     for k, axes in enumerate(grid[len(agents) :]):
         axes.set_visible(False)
@@ -374,7 +366,7 @@ def _shade(place: float) -> Any:
 
 
 def _episodes(axes: Axes, experiment: Experiment) -> None:
-    log_ticks(axes, "x", [10**k for k in range(int(math.log10(experiment.episodes)) + 1)])
+    parts.log_ticks(axes, "x", [10**k for k in range(int(math.log10(experiment.episodes)) + 1)])
     axes.set_xlim(1, experiment.episodes)
 
 
@@ -384,18 +376,18 @@ def _baseline(axes: Axes, experiment: Experiment) -> None:
     lines |= {k: v for k, v in THRESHOLDS.items() if k != "cartpole_swingup"}
     value = lines.get(experiment.family)
     if value is not None:
-        axes.axhline(value, color=INK, linewidth=0.8, linestyle=DASHED)
+        axes.axhline(value, color=INK, linewidth=0.8, linestyle=parts.DASHED)
 
 
 @drawn
-def average(final: pd.DataFrame, experiment: Experiment, styles: Styles) -> Drawing:
+def average(final: pd.DataFrame, experiment: Experiment, styles: parts.Styles) -> parts.Drawing:
     """Draw average regret at the end by level, with 95% intervals over runs.
 
     Args:
       final: `jbrl.stats.bsuite.curves.final_regrets`.
     """
     agents, levels = _agents(final), sorted(final["level"].unique())
-    drawing = Drawing(Figure(figsize=(WIDTH, 3.4)), final)
+    drawing = parts.Drawing(Figure(figsize=(parts.WIDTH, 3.4)), final)
     axes = drawing.figure.subplots()
     offsets = _side_by_side(len(agents), 0.32)
     for k, agent in enumerate(agents):
@@ -404,7 +396,7 @@ def average(final: pd.DataFrame, experiment: Experiment, styles: Styles) -> Draw
             level, mean = row["level"], row["mean"]
             x, gid = levels.index(level) + offsets[k], f"final-{k}-{level:g}"
             low, high = mean - row["ci95"], mean + row["ci95"]
-            interval(axes, x, low, high, upright=True, colors=style.colour)
+            parts.interval(axes, x, low, high, upright=True, colors=style.colour)
             title, full = f"{agent}, {level:g}: {mean:.3g}", bool(row["finished"])
             drawing.mark(axes, (x, mean), style, gid, title, full=full, scale=SYMBOL)
     axes.set_xticks(range(len(levels)), [f"{level:g}" for level in levels])
@@ -413,12 +405,12 @@ def average(final: pd.DataFrame, experiment: Experiment, styles: Styles) -> Draw
     axes.set_ylim(bottom=min(0, axes.get_ylim()[0]))
     axes.grid(axis="y")
     axes.set(xlabel=level_words(experiment), ylabel="average regret at the end")
-    drawing.margins(0.13, 0.51, legend(drawing.figure, agents, styles))
+    drawing.margins(0.13, 0.51, parts.legend(drawing.figure, agents, styles))
     return drawing
 
 
 @drawn
-def scaling(values: pd.DataFrame, experiment: Experiment, styles: Styles) -> Drawing:
+def scaling(values: pd.DataFrame, experiment: Experiment, styles: parts.Styles) -> parts.Drawing:
     """Draw the quantity that decides the score against the level: full symbols are on the good side
     of the line.
 
@@ -427,33 +419,35 @@ def scaling(values: pd.DataFrame, experiment: Experiment, styles: Styles) -> Dra
     """
     agents, threshold = _agents(values), THRESHOLDS[experiment.family]
     swingup = experiment.family == "cartpole_swingup"
-    drawing = Drawing(Figure(figsize=(WIDTH, 3.6)), values)
+    drawing = parts.Drawing(Figure(figsize=(parts.WIDTH, 3.6)), values)
     axes = drawing.figure.subplots()
     for k, agent in enumerate(agents):
         rows, style = values[values["agent"] == agent], styles[agent]
         faint: Any = {"color": style.colour, "linewidth": 0.6, "alpha": 0.7}
-        axes.plot(rows["level"], rows["mean"], **faint, linestyle=DASHES[k % len(DASHES)])
+        axes.plot(
+            rows["level"], rows["mean"], **faint, linestyle=parts.DASHES[k % len(parts.DASHES)]
+        )
         for n, row in enumerate(rows.to_dict("records")):
             place = row["level"], row["mean"]
             good = bool(place[1] > threshold if swingup else place[1] < threshold)
             title = f"{agent}, {place[0]:g}: {place[1]:.3g}"
             drawing.mark(axes, place, style, f"scale-{k}-{n}", title, full=good, scale=SYMBOL)
-    axes.axhline(threshold, color=INK, linewidth=0.9, linestyle=DASHED)
+    axes.axhline(threshold, color=INK, linewidth=0.9, linestyle=parts.DASHED)
     if not swingup:
         low, high = values["level"].min(), values["level"].max()
-        log_ticks(axes, "x", [tick for tick in (1, 3, 10, 30, 100) if low <= tick <= high])
+        parts.log_ticks(axes, "x", [tick for tick in (1, 3, 10, 30, 100) if low <= tick <= high])
     axes.set_ylim(bottom=min(0, axes.get_ylim()[0]))
     axes.grid(axis="y")
     memory = experiment.family == "memory_chain"
     regret = "errors, as a share of guessing" if memory else "average regret at the end"
     axes.set_xlabel(level_words(experiment))
     axes.set_ylabel("best return of an episode" if swingup else regret)
-    drawing.margins(0.13, 0.5, legend(drawing.figure, agents, styles))
+    drawing.margins(0.13, 0.5, parts.legend(drawing.figure, agents, styles))
     return drawing
 
 
 @drawn
-def solving(solved: pd.DataFrame, styles: Styles, *, logarithmic: bool) -> Drawing:
+def solving(solved: pd.DataFrame, styles: parts.Styles, *, logarithmic: bool) -> parts.Drawing:
     """Draw the episode at which deep_sea was solved against its size, with the curve of dithering,
     2^N.
 
@@ -462,7 +456,7 @@ def solving(solved: pd.DataFrame, styles: Styles, *, logarithmic: bool) -> Drawi
         episode that was logged.
     """
     agents = _agents(solved)
-    drawing = Drawing(Figure(figsize=(WIDTH, 3.6)), solved)
+    drawing = parts.Drawing(Figure(figsize=(parts.WIDTH, 3.6)), solved)
     axes = drawing.figure.subplots()
     for k, agent in enumerate(agents):
         shift = 0.0 if logarithmic else 0.18 * (k - (len(agents) - 1) / 2)
@@ -475,15 +469,15 @@ def solving(solved: pd.DataFrame, styles: Styles, *, logarithmic: bool) -> Drawi
             drawing.mark(axes, place, styles[agent], f"solve-{k}-{n}", title, **look)
     sizes = np.arange(5, 20)
     most = float(solved["episodes"].max())
-    axes.plot(sizes, 2.0**sizes, color=INK, linewidth=1.0, linestyle=DASHED)
+    axes.plot(sizes, 2.0**sizes, color=INK, linewidth=1.0, linestyle=parts.DASHED)
     if logarithmic:
-        log_ticks(axes, "y", [1, 10, 100, 1000, 10_000])
-        log_ticks(axes, "x", [5, 10, 20, 30, 40, 50])
+        parts.log_ticks(axes, "y", [1, 10, 100, 1000, 10_000])
+        parts.log_ticks(axes, "x", [5, 10, 20, 30, 40, 50])
         axes.set_ylim(0.8, 2 * most)
     else:
         axes.set_ylim(-0.03 * most, 1.06 * most)
     axes.set_xlim(4.6, DEEP_SEA_SIZES[-1] * 1.06)
     axes.grid()
     axes.set(xlabel="size N", ylabel="episodes until solved")
-    drawing.margins(0.16, 0.5, legend(drawing.figure, agents, styles))
+    drawing.margins(0.16, 0.5, parts.legend(drawing.figure, agents, styles))
     return drawing

@@ -13,18 +13,7 @@ from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from jbrl.report.axes import (
-    WIDTH,
-    Drawing,
-    Floats,
-    Styles,
-    interval,
-    labels_of,
-    left_margin,
-    legend,
-    legend_height,
-    rows_figure,
-)
+from jbrl.report import axes as parts
 from jbrl.report.style import COLOURS, FAINT, INK, Style, drawn
 from jbrl.stats.evaluation.propagation import half_widths
 from jbrl.stats.evaluation.ranking import Evaluation
@@ -38,7 +27,7 @@ METHOD_DASHES: dict[str, Any] = {"pbp": (0, ()), "pbp-t": (0, (4, 1.5)), "bootst
 
 
 @drawn
-def aggregate(evaluation: Evaluation, styles: Styles) -> Drawing:
+def aggregate(evaluation: Evaluation, styles: parts.Styles) -> parts.Drawing:
     """Draw aggregate scores, best on top, with the interval of each method (figure 5 of Jordan et
     al. 2020).
     """
@@ -47,8 +36,8 @@ def aggregate(evaluation: Evaluation, styles: Styles) -> Drawing:
     names = table.loc[table["method"] == methods[0], "algorithm"]
     several = len(methods) > 1
     above = 0.38 if several else 0.08
-    figure, axes = rows_figure(names, step=0.3 + 0.1 * len(methods), above=above)
-    drawing = Drawing(figure, table)
+    figure, axes = parts.rows_figure(names, step=0.3 + 0.1 * len(methods), above=above)
+    drawing = parts.Drawing(figure, table)
     offsets = np.linspace(-0.22, 0.22, len(methods)) if several else [0.0]
     for y, name in enumerate(names):
         rows, colour = table[table["algorithm"] == name].set_index("method"), styles[name].colour
@@ -56,7 +45,7 @@ def aggregate(evaluation: Evaluation, styles: Styles) -> Drawing:
             row, at = rows.loc[method], y + offset
             ends = [row["lower"], row["upper"]]
             look: Any = {"linewidth": 1.8, "linestyles": METHOD_DASHES[method]}
-            interval(axes, at, *ends, colors=colour, **look)
+            parts.interval(axes, at, *ends, colors=colour, **look)
             axes.vlines(ends, at - 0.07, at + 0.07, colors=colour, linewidth=1.2)
             title = f"{name}, {METHOD_NAMES[method]}: {row['score']:.4f}"
             title += f" ({row['lower']:.4f} to {row['upper']:.4f})"
@@ -75,7 +64,7 @@ def aggregate(evaluation: Evaluation, styles: Styles) -> Drawing:
 
 
 @drawn
-def weights(evaluation: Evaluation) -> Drawing:
+def weights(evaluation: Evaluation) -> parts.Drawing:
     """Draw the strategies of player q: environments in rows, opponents in columns, per cent; the
     last column is the sum of a row.
     """
@@ -83,19 +72,19 @@ def weights(evaluation: Evaluation) -> Drawing:
     table = evaluation.weights.pivot(index="environment", columns="algorithm", values="weight")
     table = table.loc[list(samples.environments), list(samples.algorithms)]
     table = table.loc[table.sum(axis=1).sort_values(ascending=False, kind="stable").index]
-    columns, rows = labels_of(table.columns, 34, 1), labels_of(table.index, 26, 2)
+    columns, rows = parts.labels_of(table.columns, 34, 1), parts.labels_of(table.index, 26, 2)
     table["sum"] = table.sum(axis=1)
     share = table.to_numpy()
     m, n = share[:, :-1].shape
     slanted = _inches(columns) * np.sqrt(0.5)  # of a label at 45°, to the left and down
     beside = max(0.25 + _inches(rows), slanted - 0.2)
     right, below = 0.1, 0.2 + slanted
-    width = max(WIDTH, beside + right + 0.42 * (n + 1.35))
+    width = max(parts.WIDTH, beside + right + 0.42 * (n + 1.35))
     step = 0.36 if any("\n" in row for row in rows) else 0.3
     height = below + step * m + 0.1
     figure = Figure(figsize=(width, height))
     axes = figure.subplots()
-    drawing = Drawing(figure, evaluation.weights)
+    drawing = parts.Drawing(figure, evaluation.weights)
     for y in range(m):
         for x in range(n + 1):
             total = x == n
@@ -134,14 +123,18 @@ def _cell(x: float, y: float, share: float, colour: str) -> mpl.patches.Rectangl
     return mpl.patches.Rectangle((x + 0.03, y + 0.06), 0.94, 0.88, **look)
 
 
-def quantiles(samples: Samples, environment: int, delta: float, styles: Styles) -> Drawing:
+def quantiles(
+    samples: Samples, environment: int, delta: float, styles: parts.Styles
+) -> parts.Drawing:
     """Draw quantile functions of an environment with their bands: the higher a curve, the better
     (figure 4 of Jordan et al. 2020).
     """
     return _curves(samples, environment, delta, styles, swapped=True)
 
 
-def distributions(samples: Samples, environment: int, delta: float, styles: Styles) -> Drawing:
+def distributions(
+    samples: Samples, environment: int, delta: float, styles: parts.Styles
+) -> parts.Drawing:
     """Draw distribution functions of an environment with their bands: the further right a curve,
     the better.
     """
@@ -150,8 +143,8 @@ def distributions(samples: Samples, environment: int, delta: float, styles: Styl
 
 @drawn
 def _curves(
-    samples: Samples, environment: int, delta: float, styles: Styles, *, swapped: bool
-) -> Drawing:
+    samples: Samples, environment: int, delta: float, styles: parts.Styles, *, swapped: bool
+) -> parts.Drawing:
     drawing, axes = _with_legend(samples.algorithms, styles)
     widths = half_widths(samples, delta)[:, environment]
     for i, name in enumerate(samples.algorithms):
@@ -164,7 +157,7 @@ def _curves(
     axes.set_xlabel(labels[not swapped])
     axes.set_ylabel(labels[swapped])
     (axes.set_xlim if swapped else axes.set_ylim)(0, 1)
-    drawing.figure.subplots_adjust(left=left_margin(axes, 0.13))
+    drawing.figure.subplots_adjust(left=parts.left_margin(axes, 0.13))
     return drawing
 
 
@@ -174,18 +167,22 @@ def _curve(style: Style, first: int, every: int) -> dict[str, Any]:
     return look | {"markevery": (first, every)}
 
 
-def _with_legend(names: Sequence[str], styles: Styles) -> tuple[Drawing, Axes]:
+def _with_legend(names: Sequence[str], styles: parts.Styles) -> tuple[parts.Drawing, Axes]:
     """Make axes that keep their height for any length of the legend of these names above them."""
-    labels = labels_of(names, *LEGEND)
-    drawing = Drawing(Figure(figsize=(WIDTH, BELOW + PLOT + legend_height(labels))))
+    labels = parts.labels_of(names, *LEGEND)
+    drawing = parts.Drawing(
+        Figure(figsize=(parts.WIDTH, BELOW + PLOT + parts.legend_height(labels)))
+    )
     axes = drawing.figure.subplots()
     axes.grid()
     looks = {label: styles[name] for label, name in zip(labels, names, strict=True)}
-    drawing.margins(0.1, BELOW, legend(drawing.figure, labels, looks))
+    drawing.margins(0.1, BELOW, parts.legend(drawing.figure, labels, looks))
     return drawing, axes
 
 
-def _thinned(samples: Samples, algorithm: int, environment: int) -> tuple[Floats, Floats]:
+def _thinned(
+    samples: Samples, algorithm: int, environment: int
+) -> tuple[parts.Floats, parts.Floats]:
     """Return scores and the distribution function at them: both corners of each step; where steps
     are too many to be seen, some of them.
     """
@@ -201,7 +198,7 @@ def _thinned(samples: Samples, algorithm: int, environment: int) -> tuple[Floats
 
 
 @drawn
-def profiles(table: pd.DataFrame, styles: Styles) -> Drawing:
+def profiles(table: pd.DataFrame, styles: parts.Styles) -> parts.Drawing:
     """Draw performance profiles: share of normalised scores above a threshold, with bands."""
     drawing, axes = _with_legend(list(dict.fromkeys(table["algorithm"])), styles)
     drawing.data = table

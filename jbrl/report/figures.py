@@ -27,20 +27,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from jbrl.base.errors import JbrlError
-from jbrl.report.axes import (
-    WIDTH,
-    Drawing,
-    Floats,
-    Styles,
-    box,
-    histogram,
-    interval,
-    left_margin,
-    legend,
-    legend_height,
-    rows_figure,
-    time_axis,
-)
+from jbrl.report import axes as parts
 from jbrl.report.sections import BASELINE, Section
 from jbrl.report.style import INK, ORACLE, drawn
 from jbrl.report.text import MDPS, score_text, seconds_text
@@ -56,7 +43,7 @@ LEAST_SHARE = 0.001  # of the resamples, that is drawn
 AGENT = ["algorithm", "setting"]  # columns that name an agent in the data of a figure
 ZERO: Any = {"color": INK, "linewidth": 0.8}
 Part = Literal["answer", "times", "scores"]  # of an experiment; all but the first are details
-Draw = Callable[[Section, Styles], Drawing | str]
+Draw = Callable[[Section, parts.Styles], parts.Drawing | str]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -95,7 +82,7 @@ def figure(id: str, title: str, caption: str, part: Part) -> Callable[[Draw], Dr
     "each algorithm is drawn full, the others faint. {Figures} 7 and 11 of the paper.",
     part="times",
 )
-def score_against_online_time(section: Section, styles: Styles) -> Drawing | str:
+def score_against_online_time(section: Section, styles: parts.Styles) -> parts.Drawing | str:
     """Draw Figs 7 and 11 of Castronovo et al. 2016."""
     return _score_against(section, styles, "online_seconds", "online time per decision")
 
@@ -108,7 +95,7 @@ def score_against_online_time(section: Section, styles: Styles) -> Drawing | str
     "of the paper.",
     part="times",
 )
-def score_against_offline_time(section: Section, styles: Styles) -> Drawing | str:
+def score_against_offline_time(section: Section, styles: parts.Styles) -> parts.Drawing | str:
     """Draw Figs 6 and 10 of Castronovo et al. 2016."""
     return _score_against(section, styles, "offline_seconds", "offline time")
 
@@ -120,7 +107,7 @@ def score_against_offline_time(section: Section, styles: Styles) -> Drawing | st
     "lifetime, dispatch included: the median.",
     part="times",
 )
-def score_against_latency(section: Section, styles: Styles) -> Drawing | str:
+def score_against_latency(section: Section, styles: parts.Styles) -> parts.Drawing | str:
     """Draw scores against the wait of a user of one agent; online time is the cost of an
     experiment.
     """
@@ -130,20 +117,22 @@ def score_against_latency(section: Section, styles: Styles) -> Drawing | str:
     return _score_against(section, styles, "latency_seconds", "latency")
 
 
-def _score_against(section: Section, styles: Styles, column: str, name: str) -> Drawing | str:
+def _score_against(
+    section: Section, styles: parts.Styles, column: str, name: str
+) -> parts.Drawing | str:
     """Draw means against a time on a logarithmic axis, with a place for 0."""
     rows = section.comparable
     timed = rows[(rows[column] >= 0) & np.isfinite(rows[column])]
     if timed.empty:
         return f"no agent has a known {name}" if len(section.competitors) else ""
     shown = [name for name in styles if name in set(timed["algorithm"])]
-    drawing = Drawing(
-        Figure(figsize=(WIDTH, 3.27 + legend_height(shown))),
+    drawing = parts.Drawing(
+        Figure(figsize=(parts.WIDTH, 3.27 + parts.legend_height(shown))),
         timed[[*AGENT, column, "n", "mean", "std", "ci95", "best_of_algorithm"]],
     )
     axes = drawing.figure.subplots()
     crowded = len(timed) > MANY_AGENTS
-    positions = time_axis(axes, timed[column], timed["algorithm"], shown)
+    positions = parts.time_axis(axes, timed[column], timed["algorithm"], shown)
     axes.grid(axis="y")
     for best in (False, True):  # the best on top
         for index, row in timed[timed["best_of_algorithm"] == best].iterrows():
@@ -151,15 +140,15 @@ def _score_against(section: Section, styles: Styles, column: str, name: str) -> 
             if best or not crowded:
                 look = {"linewidth": 1.5} if best else {"linewidth": 1.0, "alpha": 0.35}
                 low, high = row["mean"] - row["ci95"], row["mean"] + row["ci95"]
-                interval(axes, x, low, high, upright=True, colors=style.colour, **look)
+                parts.interval(axes, x, low, high, upright=True, colors=style.colour, **look)
             title = f"{row['label']}: {section.score(row)}, {seconds_text(row[column])}"
             look = {"scale": 1.0 if best else 0.7, "faint": not best}
             drawing.mark(axes, (x, row["mean"]), style, f"mark-{index}", title, **look)
     axes.set_xlabel(name)
     axes.set_ylabel(section.terms.mean)
-    top = legend(drawing.figure, shown, styles)
+    top = parts.legend(drawing.figure, shown, styles)
     beyond = _oracle_lines(axes, section)
-    drawing.margins(left_margin(axes, 0.1), 0.48, top / (1 + STRIP * beyond))
+    drawing.margins(parts.left_margin(axes, 0.1), 0.48, top / (1 + STRIP * beyond))
     notes = ["There being so many agents, only the best ones have bars."] if crowded else []
     drawing.note = " ".join([*notes, *section.left_out(timed, f"Not drawn, having no {name}")])
     return drawing
@@ -202,21 +191,21 @@ def _oracle_lines(axes: Axes, section: Section) -> int:
     "whose bar touches zero is tied with the best (full symbol), the others are worse (hollow).",
     part="scores",
 )
-def difference_from_the_best(section: Section, styles: Styles) -> Drawing | str:
+def difference_from_the_best(section: Section, styles: parts.Styles) -> parts.Drawing | str:
     """Draw the paired test as a picture: bars end where the one-sided test at 95% rejects."""
     rows = section.champions
     if len(rows) < 2:
         return ONE_ALGORITHM if len(rows) else ""
     if rows["difference"].isna().any():
         return "no test was made"
-    canvas, axes = rows_figure(rows["label"])
+    canvas, axes = parts.rows_figure(rows["label"])
     columns = ["difference", "standard_error", "z", "p_value", "best", "tied"]
-    drawing = Drawing(canvas, rows[[*AGENT, *columns]])
+    drawing = parts.Drawing(canvas, rows[[*AGENT, *columns]])
     axes.axvline(0, gid="zero", **ZERO)
     for y, (index, row) in enumerate(rows.iterrows()):
         style, width = styles[row["algorithm"]], critical_value("one") * row["standard_error"]
         x = row["difference"]
-        interval(axes, y, x - width, x + width, colors=style.colour)
+        parts.interval(axes, y, x - width, x + width, colors=style.colour)
         verdict = "best" if row["best"] else "tied" if row["tied"] else "worse"
         title = f"{row['label']}: {x:+.{section.decimals}f}, Z = {row['z']:.2f}, {verdict}"
         full = verdict != "worse"
@@ -233,7 +222,7 @@ def difference_from_the_best(section: Section, styles: Styles) -> Drawing | str:
     "means, which were played on the same {environments}.",
     part="scores",
 )
-def fraction_of_the_optimum(section: Section, styles: Styles) -> Drawing | str:
+def fraction_of_the_optimum(section: Section, styles: parts.Styles) -> parts.Drawing | str:
     """Draw scores as fractions of the optimum, which makes experiments with different rewards
     comparable.
     """
@@ -252,13 +241,13 @@ def fraction_of_the_optimum(section: Section, styles: Styles) -> Drawing | str:
         return str(error)
     shares = shares.drop(columns="n")
     rows = rows.reset_index().merge(shares, on=who, suffixes=("", "_fraction")).set_index("index")
-    canvas, axes = rows_figure(rows["label"])
-    drawing = Drawing(canvas, rows[[*AGENT, "n", "fraction", "ci95_fraction"]])
+    canvas, axes = parts.rows_figure(rows["label"])
+    drawing = parts.Drawing(canvas, rows[[*AGENT, "n", "fraction", "ci95_fraction"]])
     axes.axvline(0, **ZERO)
     axes.axvline(1, color=ORACLE, linewidth=0.8, linestyle=(0, (5, 3)))
     for y, (index, row) in enumerate(rows.iterrows()):
         style, x, width = styles[row["algorithm"]], row["fraction"], row["ci95_fraction"]
-        interval(axes, y, x - width, x + width, colors=style.colour)
+        parts.interval(axes, y, x - width, x + width, colors=style.colour)
         title = f"{row['label']}: {score_text(x, width, 3)}"
         drawing.mark(axes, (x, y), style, f"mark-{index}", title)
     low, high = axes.get_xlim()
@@ -275,7 +264,7 @@ def fraction_of_the_optimum(section: Section, styles: Styles) -> Drawing | str:
     "mean.",
     part="scores",
 )
-def distribution_of_returns(section: Section, styles: Styles) -> Drawing | str:
+def distribution_of_returns(section: Section, styles: parts.Styles) -> parts.Drawing | str:
     """Draw the spread, most of which comes from the environments; means also hide that some agents
     never find the reward.
     """
@@ -288,25 +277,29 @@ def distribution_of_returns(section: Section, styles: Styles) -> Drawing | str:
 
 
 def distributions(
-    rows: pd.DataFrame, samples: Mapping[Hashable, Floats], decimals: int, styles: Styles, name: str
-) -> Drawing:
+    rows: pd.DataFrame,
+    samples: Mapping[Hashable, parts.Floats],
+    decimals: int,
+    styles: parts.Styles,
+    name: str,
+) -> parts.Drawing:
     """Draw a histogram and a box of the sample of each agent in `rows`.
 
     Args:
       samples: by index of the rows, [N] each.
       name: of what they are samples of.
     """
-    canvas, axes = rows_figure(rows["label"], step=0.5)
+    canvas, axes = parts.rows_figure(rows["label"], step=0.5)
     points = range(0, 101, 5)
     percentiles = np.array([np.percentile(samples[index], points) for index in rows.index])
     data = pd.DataFrame(percentiles, rows.index, [f"p{p}" for p in points])
-    drawing = Drawing(canvas, pd.concat([rows[[*AGENT, "n", "mean", "std"]], data], axis=1))
+    drawing = parts.Drawing(canvas, pd.concat([rows[[*AGENT, "n", "mean", "std"]], data], axis=1))
     low, high = float(data["p0"].min()), float(data["p100"].max())
     edges = np.linspace(low, high, 41) if high > low else np.array([low - 0.5, low + 0.5])
     for y, (index, row) in enumerate(rows.iterrows()):
         style, sample, d = styles[row["algorithm"]], samples[index], decimals
-        histogram(axes, sample, edges, y, style.colour)
-        box(axes, sample, y + 0.22, style.colour)
+        parts.histogram(axes, sample, edges, y, style.colour)
+        parts.box(axes, sample, y + 0.22, style.colour)
         five, median, ninetyfive = np.percentile(sample, [5, 50, 95])
         score = score_text(row["mean"], row["ci95"], d)
         title = f"{row['label']}: mean {score}, median {median:.{d}f}, 5% to 95%: "
@@ -325,7 +318,7 @@ def distributions(
     "better.",
     part="scores",
 )
-def ranks_under_resampling(section: Section, styles: Styles) -> Drawing | str:
+def ranks_under_resampling(section: Section, styles: parts.Styles) -> parts.Drawing | str:
     """Draw ranks with rows in the order of all environments, so that a firm order is a diagonal."""
     champions = section.champions.reset_index(drop=True)
     if len(champions) < 2:
@@ -338,15 +331,15 @@ def ranks_under_resampling(section: Section, styles: Styles) -> Drawing | str:
     who = ["algorithm", "parameters"]
     rows = stability.parts[0].paired.agents.merge(champions, on=who, how="left")
     shares, table = stability.shares(), ranks_table([stability]).set_index(who)
-    canvas, axes = rows_figure(rows["label"])
+    canvas, axes = parts.rows_figure(rows["label"])
     rank, agent = np.meshgrid(np.arange(1, len(rows) + 1), np.arange(len(rows)))
     data = rows.loc[agent.ravel(), AGENT].assign(rank=rank.ravel(), share=shares.ravel())
-    drawing = Drawing(canvas, data[data["share"] > 0].reset_index(drop=True))
+    drawing = parts.Drawing(canvas, data[data["share"] > 0].reset_index(drop=True))
     for y, row in rows.iterrows():
         ranks = table.loc[(row["algorithm"], row["parameters"])]
         low, high, first = ranks["rank_lower"], ranks["rank_upper"], _share(ranks["first"])
         _squares(axes, y, shares[y], styles[row["algorithm"]].colour, f"mark-{y}")
-        interval(axes, y, low, high, colors=INK, linewidth=0.8)
+        parts.interval(axes, y, low, high, colors=INK, linewidth=0.8)
         place: Any = {"transform": axes.get_yaxis_transform(), "va": "center"}
         axes.text(1.01, y, first, fontsize=8.5, **place)
         drawing.titles[f"mark-{y}"] = (
@@ -366,7 +359,7 @@ def _counts(n: int) -> npt.NDArray[Any]:
     return counts
 
 
-def _squares(axes: Axes, y: int, shares: Floats, colour: str, gid: str) -> None:
+def _squares(axes: Axes, y: int, shares: parts.Floats, colour: str, gid: str) -> None:
     """Draw a square for each rank of an agent, unless it is too small to be seen."""
     ranks = np.flatnonzero(shares >= LEAST_SHARE) + 1
     half = SQUARE / 2 * np.sqrt(shares[ranks - 1])

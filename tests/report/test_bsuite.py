@@ -141,7 +141,7 @@ def test_small_scores_are_drawn_at_the_floor_and_given_as_they_are():
 def test_bars_are_hatched_where_they_are_not_finished(logs):
     whole, partial = figures.bars(scores.summary(logs)).figure.axes
     assert {bar.get_hatch() for bar in whole.patches} == {None}
-    assert {bar.get_hatch() for bar in partial.patches} == {figures.HATCH}
+    assert {bar.get_hatch() for bar in partial.patches} == {figures.parts.HATCH}
     assert len(whole.patches) == len(SHOWN)
     places = sorted(bar.get_x() for bar in whole.patches)
     assert all(b - a > 0.99 for a, b in pairwise(places)), "bars stand side by side"

@@ -10,15 +10,7 @@ from jax import Array, lax
 
 from jbrl import vectorize
 from jbrl.agents import selection
-from jbrl.agents.linear.complete import (
-    PARL2_START,
-    CompleteLinear,
-    Drawing,
-    LinearFunction,
-    Progress,
-    fourier_alpha,
-    table_alpha,
-)
+from jbrl.agents.linear import complete
 from jbrl.agents.linear.features import Features, Orders
 from jbrl.agents.registry import register_agent
 from jbrl.base.parameters import parameter
@@ -34,11 +26,13 @@ SHRINKING = 2.0**-80  # the squares of all numbers of float32 times this can be 
 class ActorCriticState:
     """A value function and a policy, and how they are being learned."""
 
-    critic: LinearFunction  # one row
-    actor: LinearFunction  # of the preferences, a row for each action; its trace: of grad log pi
+    critic: complete.LinearFunction  # one row
+    actor: (
+        complete.LinearFunction
+    )  # of the preferences, a row for each action; its trace: of grad log pi
     here: Array  # the last observation, `encoded`; not that of a first step
     policy_now: selection.SoftmaxPolicy  # in the state of the last decision
-    progress: Progress
+    progress: complete.Progress
 
 
 @record
@@ -46,13 +40,13 @@ class Critique:
     """Judgement of a transition by the value function, and the value function after it."""
 
     error: Array  # [] float32
-    critic: LinearFunction
+    critic: complete.LinearFunction
     there: Array  # the next observation, `encoded`
     learns: Array  # [] bool, whether the agent still learns
 
 
 @record
-class LinearActorCritic(CompleteLinear):
+class LinearActorCritic(complete.CompleteLinear):
     """Base of the actor-critics: a softmax policy over linear preferences, and a critic.
 
     Class attributes:
@@ -61,7 +55,7 @@ class LinearActorCritic(CompleteLinear):
 
     adapts: ClassVar[bool] = False
 
-    def draw(self, drawing: Drawing) -> None:
+    def draw(self, drawing: complete.Drawing) -> None:
         """See `CompleteLinear`."""
         if not self.adapts:
             self.draw_alpha(drawing, "alpha_v", prefix="critic_")
@@ -75,9 +69,9 @@ class LinearActorCritic(CompleteLinear):
         value, policy = (
             jnp.zeros((rows, progress.features.capacity), jnp.float32) for rows in (1, n_actions)
         )
-        alpha = progress.drawn.get("alpha_v", jnp.float32(PARL2_START))
-        critic = LinearFunction(value, value, alpha)
-        actor = LinearFunction(policy, policy, progress.drawn["alpha_p"])
+        alpha = progress.drawn.get("alpha_v", jnp.float32(complete.PARL2_START))
+        critic = complete.LinearFunction(value, value, alpha)
+        actor = complete.LinearFunction(policy, policy, progress.drawn["alpha_p"])
         now = selection.softmax(jnp.zeros(n_actions, jnp.float32))
         return ActorCriticState(critic, actor, progress.features.blank, now, progress)
 
@@ -129,14 +123,14 @@ class LinearActorCritic(CompleteLinear):
 class PlainCritic(LinearActorCritic):
     """Base of those that draw all step sizes from ranges that do not depend on the features."""
 
-    critic_alpha_low: float = table_alpha("least", 1e-3, "critic")
-    critic_alpha_high: float = table_alpha("greatest", 0.1, "critic")
-    critic_fourier_alpha_low: float = fourier_alpha("least", 1e-6, "critic")
-    critic_fourier_alpha_high: float = fourier_alpha("greatest", 1e-3, "critic")
-    actor_alpha_low: float = table_alpha("least", 1e-3, "actor")
-    actor_alpha_high: float = table_alpha("greatest", 0.1, "actor")
-    actor_fourier_alpha_low: float = fourier_alpha("least", 1e-6, "actor")
-    actor_fourier_alpha_high: float = fourier_alpha("greatest", 1e-3, "actor")
+    critic_alpha_low: float = complete.table_alpha("least", 1e-3, "critic")
+    critic_alpha_high: float = complete.table_alpha("greatest", 0.1, "critic")
+    critic_fourier_alpha_low: float = complete.fourier_alpha("least", 1e-6, "critic")
+    critic_fourier_alpha_high: float = complete.fourier_alpha("greatest", 1e-3, "critic")
+    actor_alpha_low: float = complete.table_alpha("least", 1e-3, "actor")
+    actor_alpha_high: float = complete.table_alpha("greatest", 0.1, "actor")
+    actor_fourier_alpha_low: float = complete.fourier_alpha("least", 1e-6, "actor")
+    actor_fourier_alpha_high: float = complete.fourier_alpha("greatest", 1e-3, "actor")
 
 
 @record
@@ -147,10 +141,10 @@ class ScaledActor(LinearActorCritic):
 
     per_feature = True
 
-    actor_alpha_low: float = table_alpha("least", 1e-3, "actor")
-    actor_alpha_high: float = table_alpha("greatest", 0.1, "actor")
-    actor_fourier_alpha_low: float = fourier_alpha("least", 1e-3, "actor", divided=True)
-    actor_fourier_alpha_high: float = fourier_alpha("greatest", 1.0, "actor", divided=True)
+    actor_alpha_low: float = complete.table_alpha("least", 1e-3, "actor")
+    actor_alpha_high: float = complete.table_alpha("greatest", 0.1, "actor")
+    actor_fourier_alpha_low: float = complete.fourier_alpha("least", 1e-3, "actor", divided=True)
+    actor_fourier_alpha_high: float = complete.fourier_alpha("greatest", 1.0, "actor", divided=True)
 
 
 @register_agent("AC", cite="jordan2020,sutton2018")
@@ -170,10 +164,12 @@ class LinearACScaled(ScaledActor):
     Jordan et al. 2020, table 4. A decision costs what it costs AC.
     """
 
-    critic_alpha_low: float = table_alpha("least", 1e-3, "critic")
-    critic_alpha_high: float = table_alpha("greatest", 0.1, "critic")
-    critic_fourier_alpha_low: float = fourier_alpha("least", 1e-3, "critic", divided=True)
-    critic_fourier_alpha_high: float = fourier_alpha("greatest", 1.0, "critic", divided=True)
+    critic_alpha_low: float = complete.table_alpha("least", 1e-3, "critic")
+    critic_alpha_high: float = complete.table_alpha("greatest", 0.1, "critic")
+    critic_fourier_alpha_low: float = complete.fourier_alpha("least", 1e-3, "critic", divided=True)
+    critic_fourier_alpha_high: float = complete.fourier_alpha(
+        "greatest", 1.0, "critic", divided=True
+    )
 
 
 @register_agent("AC-Parl2", cite="jordan2020,dabney2012")
@@ -217,12 +213,12 @@ class NacTD(PlainCritic):
 
     version = 3  # advantages above 1.8e19 move the policy
 
-    advantage_alpha_low: float = table_alpha("least", 1e-3, "advantages")
-    advantage_alpha_high: float = table_alpha("greatest", 0.1, "advantages")
-    advantage_fourier_alpha_low: float = fourier_alpha("least", 1e-6, "advantages")
-    advantage_fourier_alpha_high: float = fourier_alpha("greatest", 1e-3, "advantages")
+    advantage_alpha_low: float = complete.table_alpha("least", 1e-3, "advantages")
+    advantage_alpha_high: float = complete.table_alpha("greatest", 0.1, "advantages")
+    advantage_fourier_alpha_low: float = complete.fourier_alpha("least", 1e-6, "advantages")
+    advantage_fourier_alpha_high: float = complete.fourier_alpha("greatest", 1e-3, "advantages")
 
-    def draw(self, drawing: Drawing) -> None:
+    def draw(self, drawing: complete.Drawing) -> None:
         """See `CompleteLinear`."""
         super().draw(drawing)
         self.draw_alpha(drawing, "alpha_w", prefix="advantage_")
@@ -245,7 +241,7 @@ class NacTD(PlainCritic):
         advantages = features.values(state.advantage, here, orders)
         expected = (gradient * advantages).sum()
         error = vectorize.prevent_fusion(critique.error - expected)
-        learner = LinearFunction(state.advantage, state.actor.trace, drawn["alpha_w"])
+        learner = complete.LinearFunction(state.advantage, state.actor.trace, drawn["alpha_w"])
         learned = learner.learned(progress, here, gradient, error, learns)
         move, exists = unit_step(features, learned.weights, orders, drawn["alpha_p"])
         moves = learns & exists

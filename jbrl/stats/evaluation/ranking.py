@@ -15,15 +15,8 @@ import numpy as np
 import pandas as pd
 
 from jbrl.base.errors import JbrlError, nearest
-from jbrl.stats.evaluation import METHODS, Options
+from jbrl.stats.evaluation import METHODS, Options, propagation
 from jbrl.stats.evaluation.game import Equilibrium, equilibrium
-from jbrl.stats.evaluation.propagation import (
-    check_delta,
-    mean_table,
-    payoff_bounds,
-    payoff_t_intervals,
-    propagate,
-)
 from jbrl.stats.evaluation.samples import Samples, payoffs
 
 ROUNDING = 1e-9  # of ends and scores, relative to the largest of them
@@ -71,7 +64,7 @@ def evaluate(
       JbrlError: an unknown method, or an option that is not accepted.
     """
     options = options or Options()
-    check_delta(options.delta)
+    propagation.check_delta(options.delta)
     for method in methods:
         if method not in METHODS:
             raise JbrlError(f"unknown method '{method}'{nearest(method, METHODS)}")
@@ -84,7 +77,7 @@ def evaluate(
         lower, upper = _ends(method, samples, options, progress)
         columns = {"method": method, "algorithm": samples.algorithms, "score": point.scores}
         tables.append(_ranked(pd.DataFrame(columns | {"lower": lower, "upper": upper}), "score"))
-    means = mean_table(samples, options.delta).groupby("environment", sort=False)
+    means = propagation.mean_table(samples, options.delta).groupby("environment", sort=False)
     environments = pd.concat([_ranked(rows, "mean") for _, rows in means], ignore_index=True)
     n, m = samples.shape
     where, who = np.repeat(samples.environments, n), np.tile(samples.algorithms, m)
@@ -132,11 +125,13 @@ def _ends(
         return drawn.lower, drawn.upper
     progress(method, 0, 2 * samples.shape[0])
     if method == "pbp":
-        low, high = payoff_bounds(samples, options.delta)
+        low, high = propagation.payoff_bounds(samples, options.delta)
     else:
-        low, high = payoff_t_intervals(samples, options.delta, options.quantile)
+        low, high = propagation.payoff_t_intervals(samples, options.delta, options.quantile)
     show = partial(progress, method)
-    return propagate(low, high, samples.same, published=options.published, progress=show)
+    return propagation.propagate(
+        low, high, samples.same, published=options.published, progress=show
+    )
 
 
 def _ranked(rows: pd.DataFrame, score: str) -> pd.DataFrame:
