@@ -262,6 +262,11 @@ def test_agents_that_differ_are_told_apart_and_equal_ones_are_not():
     assert compare(same).iloc[0]["p_value"] == 1.0
 
 
+def test_no_more_experiments_are_counted_than_are_left_out():
+    assert scores._listed(list("abcd")) == "a, b, c, d"
+    assert scores._listed(list("abcdef")) == "a, b, c, d and 2 more experiments"
+
+
 def test_the_best_episodes_of_swing_up_are_means_over_runs():
     logs = golden("scores_a")
     table = curves.bests(logs, "cartpole_swingup").set_index(["agent", "level"])

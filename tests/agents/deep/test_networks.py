@@ -10,6 +10,7 @@ import numpy as np
 import optax
 import pytest
 
+from jbrl.agents import selection
 from jbrl.agents.deep import adam, networks
 from jbrl.agents.deep.networks import Linear, Mlp, QNetwork, taken
 from jbrl.environments.spec import LowerTriangle
@@ -162,6 +163,13 @@ def test_the_backward_pass_of_few_rows_is_that_of_a_product(monkeypatch):
             backward(jnp.asarray(slopes)), (slopes @ weights.T, rows.T @ slopes), strict=True
         ):
             np.testing.assert_allclose(got, expected)
+
+
+def test_actions_of_lanes_come_with_their_log_probabilities():
+    logits = jnp.log(jnp.array([[1.0, 4.0], [2.0, 2.0], [5.0, 2.0]], jnp.float32))
+    action, logs = selection.softmax_sample_lanes(logits, jnp.array([0.3, 0.9], jnp.float32))
+    assert action.tolist() == [1, 2]
+    np.testing.assert_allclose(logs, np.log([2 / 8, 2 / 8]), rtol=1e-5)
 
 
 def test_the_value_of_the_action_taken_is_read_by_its_number():
