@@ -128,7 +128,7 @@ def test_what_is_not_a_json_object_of_known_fields_is_refused(text, message, tmp
 
 
 def test_what_cannot_be_read_is_refused(tmp_path):
-    with pytest.raises(JbrlError, match="cannot be read: Is a directory"):
+    with pytest.raises(JbrlError, match="cannot be read: it is a folder: expected a file"):
         read_json(tmp_path)
     (tmp_path / "binary.json").write_bytes(b"\xff\xfe\x00")
     with pytest.raises(JbrlError, match="cannot be read: not a text file in UTF-8"):
