@@ -1,7 +1,7 @@
 """Latency of policies to a caller in Python, and their first decision after loading: one JSON line
 for each measurement, added to benchmarks/results/policy-cpuN.jsonl.
 
-python benchmarks/policy.py [--agents NAME …] [--decisions N] [--rounds R] [--first NAME …]
+python benchmarks/policy.py [--agents "BEB GC, …"] [--decisions N] [--rounds R] [--first "BEB GC"]
 
 Latency: `act` and `observe` in a loop, an empty compiled call, and the same decisions in one
 compiled loop, in which nothing is dispatched, in turns. `overhead` is what the caller pays beside
@@ -12,6 +12,7 @@ each row.
 """
 
 import argparse
+import importlib.util
 import os
 import subprocess
 import sys
@@ -157,7 +158,9 @@ def first_decisions(name: str) -> list[dict[str, Any]]:
         folder = policy.save(Path(place) / "policy", decisions=5)
         written = Path(place) / "exported"
         written.mkdir()
-        exported(policy, written)
+        exporting = importlib.util.find_spec("flatbuffers") is not None  # jax.export needs it
+        if exporting:
+            exported(policy, written)
         size = sum(file.stat().st_size for file in written.iterdir())
         caches = {kind: f"{place}/cache-{kind}" for kind in ("traced", "exported")}
         for case, cache, programs in (
@@ -168,6 +171,8 @@ def first_decisions(name: str) -> list[dict[str, Any]]:
             ("exported, compile cache filled", caches["exported"], str(written)),
             ("exported, compile cache", caches["exported"], str(written)),
         ):
+            if programs and not exporting:
+                continue
             command = [sys.executable, "-c", FIRST_DECISION, str(folder), cache, programs]
             kept = {k: v for k, v in os.environ.items() if k != "JAX_COMPILATION_CACHE_DIR"}
             done = subprocess.run(command, capture_output=True, text=True, check=True, env=kept)

@@ -33,6 +33,12 @@ ABOUT = {
         "jbrl run experiments/trained.toml",
         "2.7 h of 1 core",
     ),
+    "bandits": (
+        "Shares of known optima on bandits",
+        "units of 1,000 MDPs",
+        "jbrl run experiments/bandits.toml",
+        "not kept",
+    ),
     "deep-on-mdps": (
         "Deep agents on finite MDPs",
         "27 units of 250 MDPs",
@@ -201,10 +207,10 @@ def card() -> str:
         made = "versions with the rows, or not kept"
         if study:
             about = json.loads(study.read_text(encoding="utf-8"))
-            made = (
-                f"commit {about['versions']['commit'][:9]}, jax {about['versions']['jax']}, "
-                f"{about['machine']['processor']}"
-            )
+            versions = about["versions"]
+            commit, *changed = versions.get("commit", "not kept").split("-")
+            commit = f"commit {commit[:9]}{' with changes' if changed else ''}"
+            made = f"{commit}, jax {versions['jax']}, {about['machine']['processor']}"
         rows.append(f"| `{name}` | {title}: {row} | `{command}` | {made} | {hours} |")
     columns = [f"- `{column}`: {meaning}" for column, meaning in COLUMNS.items()]
     return "\n".join(
@@ -223,13 +229,14 @@ def card() -> str:
             *columns,
             "",
             "Scores of studies are rounded to 3 decimals. Missing values: the agent or setting has",
-            "no such quantity.",
+            "no such quantity. Units of `castronovo2016-cells` with the status `missing` have",
+            "scores: they were played beside other work, and their times were not kept.",
             "",
         ]
     )
 
 
 if __name__ == "__main__":
-    text = json.dumps(croissant(), indent=1, ensure_ascii=False)
+    text = json.dumps(croissant(), ensure_ascii=False)
     (ROOT / METADATA).write_text(text + "\n", encoding="utf-8")
     (ROOT / "README.md").write_text(card(), encoding="utf-8")

@@ -23,6 +23,7 @@ DATASETS = {
     "castronovo2016": "paper-cpu",
     "castronovo2016-cells": "paper-cells",
     "prior-trained": "trained",
+    "bandits": "bandits",
     "deep-on-mdps": "deep-on-mdps",
     "tabular": "tabular.csv",
     "jordan2020": "jordan/trials.parquet",

@@ -161,13 +161,16 @@ class Verdict:
         self.bracket = found.lower, found.upper
 
     def _is_certified(self) -> bool:
-        """Return whether the leader is shown to be within epsilon of the Bayes-optimal value."""
+        """Return whether the leader is shown to be within epsilon of the Bayes-optimal value.
+
+        Any candidate may come to lead by chance: their limits hold together.
+        """
         race: Any = self.race.race
         self._find_bracket(EARLY_SHARE * self.race.clock.budget)
         if self.bracket is None:
             return False
         enough, scores = self.bracket[1] - self.race.epsilon, race.scores(race.leader)
-        confidence = self.race.confidence
+        confidence = 1 - (1 - self.race.confidence) / len(self.race.racers)
         return bool(_mean(scores) >= enough) and (
             interval(scores, *self.race.range, confidence)[0] >= enough
         )

@@ -24,6 +24,7 @@ from jbrl.play.protocol import Protocol
 from jbrl.play.stepping import Latency
 from jbrl.problems.lookup import problem
 from jbrl.racer import Clock, Kept, OutOfTimeError, OverLimitError, Racer, Times
+from jbrl.stats.race import Race
 from jbrl.study.portfolio import Candidate, candidate, portfolio
 from jbrl.verdict import Verdict
 
@@ -313,6 +314,19 @@ def test_what_an_answer_rests_on(upper: float, monkeypatch: pytest.MonkeyPatch) 
     assert looser.low < 27 < looser.high
     assert "At 3 ms per decision it would be over the limit, better by 27" in choice.sentence
     assert choice.bracket == (0.5, upper)
+
+
+@pytest.mark.parametrize(("n_candidates", "certified"), [(1, True), (40, False)])
+def test_who_leads_by_chance_is_not_certified(n_candidates: int, certified: bool) -> None:
+    """The limit of one candidate is above the value that is asked for, those of 40 are not."""
+    race = Race(["first"], span=1.0, epsilon=0.1)
+    race.add("first", np.ones(16))
+    course: Any = SimpleNamespace(race=race, racers=[None] * n_candidates, protocol=None)
+    course.range, course.confidence, course.epsilon = (0.0, 1.0), 0.95, 0.1
+    course.clock = SimpleNamespace(budget=0.0)
+    verdict = Verdict(course)
+    verdict.bracket, verdict._bracketed = (0.0, 0.75), True
+    assert verdict._is_certified() is certified
 
 
 @pytest.mark.slow

@@ -212,19 +212,19 @@ def _integrals(
 
 @dataclasses.dataclass(frozen=True)
 class Bandit:
-    """A distribution over MDPs that is a bandit: the arms of each of its rooms, which are visited
+    """A distribution over MDPs that is a bandit: the arms of each of its stages, which are visited
     in turn, every pull taking the same number of decisions.
     """
 
-    rooms: tuple[tuple[Arm, ...], ...]
-    decisions: int  # of a pull: from one room to the next
+    stages: tuple[tuple[Arm, ...], ...]
+    decisions: int  # of a pull: from one stage to the next
 
     def suits(self, discount: float, horizon: int) -> bool:
         """Return whether limits of the value are near each other, which takes a long horizon, and
         a discount for which the arms need not be followed for too long.
         """
-        turn = _power(discount, len(self.rooms) * self.decisions)
-        arms = [arm for room in self.rooms for arm in room]
+        turn = _power(discount, len(self.stages) * self.decisions)
+        arms = [arm for stage in self.stages for arm in stage]
         return _power(discount, horizon) + _power(turn, depth_of(arms, turn)) <= NEAR
 
     def value(self, discount: float, horizon: int) -> tuple[float, float]:
@@ -233,9 +233,9 @@ class Bandit:
         They differ from those of a lifetime that never ends by what comes after: at least the best
         mean of the prior, at most what the best arm is expected to pay.
         """
-        turn = len(self.rooms) * self.decisions
+        turn = len(self.stages) * self.decisions
         per_turn, low, high = _power(discount, turn), 0.0, 0.0
-        for number, arms in enumerate(self.rooms):
+        for number, arms in enumerate(self.stages):
             start = number * self.decisions
             pulls = max(0, -(-(horizon - start) // turn))
             after = _power(per_turn, pulls) / (1 - per_turn)
@@ -276,24 +276,24 @@ def as_bandit(mdps: DirichletMDPs) -> Bandit | None:
     weights = np.asarray(mdps.concentrations, np.float64)
     rewards = np.asarray(mdps.rewards, np.float64)
     first = int(mdps.initial_state)
-    rooms: list[tuple[Arm, ...]] = []
+    stages: list[tuple[Arm, ...]] = []
     seen: list[int] = []
     durations = set()
-    room = first
-    while room not in seen:
-        if room < 0 or not _is_uncertain(weights[room]):
+    stage = first
+    while stage not in seen:
+        if stage < 0 or not _is_uncertain(weights[stage]):
             return None
-        outcomes = np.flatnonzero((weights[room] > 0).any(0))
+        outcomes = np.flatnonzero((weights[stage] > 0).any(0))
         ends = {_walk(weights, rewards, int(y)) for y in outcomes}
         if len(ends) != 1 or None in ends:
             return None
-        seen.append(room)
-        rooms.append(tuple(map(_arm, weights[room], rewards[room])))
-        room, steps = ends.pop()  # type: ignore[misc]  # None is refused above
+        seen.append(stage)
+        stages.append(tuple(map(_arm, weights[stage], rewards[stage])))
+        stage, steps = ends.pop()  # type: ignore[misc]  # None is refused above
         durations.add(steps + 1)
-    if room != first or len(durations) != 1:
+    if stage != first or len(durations) != 1:
         return None
-    return Bandit(tuple(rooms), durations.pop())
+    return Bandit(tuple(stages), durations.pop())
 
 
 def _is_uncertain(rows: np.ndarray) -> bool:

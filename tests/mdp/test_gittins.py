@@ -85,13 +85,13 @@ def test_no_limits_of_a_lifetime_are_false() -> None:
         prior = ";".join(" ".join(map(str, row)) for row in rows)
         states = 1 + number // 2 % 2
         bandit = as_bandit(problem(f'Bandit(prior="{prior}",states={states})').mdps)
-        assert (len(bandit.rooms), bandit.decisions) == (states, 2)
+        assert (len(bandit.stages), bandit.decisions) == (states, 2)
         horizon = 2 * states * 5
         low, high = bandit.value(0.8, horizon)
-        # A room is come back to after 2 * states decisions, and its pulls bear on it alone.
+        # A stage is come back to after 2 * states decisions, and its pulls bear on it alone.
         exact = sum(
-            0.8 ** (2 * k) * by_induction(room, 0.8 ** (2 * states), 5)
-            for k, room in enumerate(bandit.rooms)
+            0.8 ** (2 * k) * by_induction(stage, 0.8 ** (2 * states), 5)
+            for k, stage in enumerate(bandit.stages)
         )
         assert low - 1e-9 <= exact <= high + 1e-9
         assert high - low <= 0.8**horizon * states * 2

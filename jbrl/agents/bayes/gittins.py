@@ -37,7 +37,7 @@ def _needs_bandit(prior: Prior) -> str:
         return ""
     assert isinstance(prior, DirichletPrior)
     bandit = as_bandit(prior.mdps)
-    in_one_state = bandit is not None and len(bandit.rooms) == 1 and bandit.decisions == 2
+    in_one_state = bandit is not None and len(bandit.stages) == 1 and bandit.decisions == 2
     if in_one_state and prior.mdps.n_states <= MOST_OUTCOMES + 1:
         return ""
     return (
