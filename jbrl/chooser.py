@@ -151,7 +151,7 @@ class Chooser:
                 continue
             expected = self._expected(racer)
             if self.clock.spent + expected > self._end:
-                needed = (self.clock.spent + expected) / (1 - FINAL_SHARE)
+                needed = (self.clock.spent + expected) * self.clock.budget / self._end
                 self.needed = min(self.needed or math.inf, needed)
                 racer.reason = f"expected to take {expected:.0f} s, which the budget did not allow"
                 continue
