@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from jbrl.base import notebook
+from jbrl.report.text import decimals_for, score_text
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -161,6 +162,7 @@ def standing_rows(standings: Iterable[Standing]) -> list[list[str]]:
         (one for one in standings if one.status in ORDER),
         key=lambda one: (ORDER[one.status], -(one.mean or 0.0)),
     )
+    decimals = decimals_for(one.standard_error or 0.0 for one in known)
     rows = [["candidate", "mean", "environments", "per decision", "offline", "status"]]
     for one in known:
         status = (
@@ -168,7 +170,9 @@ def standing_rows(standings: Iterable[Standing]) -> list[list[str]]:
             if one.status in ("over a limit", "failed")
             else one.status
         )
-        mean = "" if one.mean is None else f"{one.mean:.5g} ± {one.standard_error:.2g}"
+        mean = ""
+        if one.mean is not None:
+            mean = score_text(one.mean, one.standard_error or 0.0, decimals)
         times = (_time(one.latency_seconds), _time(one.offline_seconds))
         rows.append([one.name, mean, f"{one.n:,}", *times, status])
     return rows

@@ -16,7 +16,7 @@ import jbrl
 from jbrl.agents.registry import AGENTS
 from jbrl.base.errors import JbrlError
 from jbrl.base.parameters import parse_seconds
-from jbrl.choice import Choice
+from jbrl.choice import Choice, Standing, standing_rows
 from jbrl.chooser import Chooser
 from jbrl.cli.app import app
 from jbrl.environments.spec import Steps
@@ -315,6 +315,15 @@ def test_what_an_answer_rests_on(upper: float, monkeypatch: pytest.MonkeyPatch) 
     assert looser.low < 27 < looser.high
     assert "At 3 ms per decision it would be over the limit, better by 27" in choice.sentence
     assert choice.bracket == (0.5, upper)
+
+
+def test_means_stand_with_the_digits_of_their_errors() -> None:
+    figures = {"algorithm": "", "status": "tied", "n": 8}
+    standings = [
+        Standing(name=name, mean=mean, standard_error=error, **figures)
+        for name, mean, error in (("a", 494.11, 132.1), ("b", 289.2, 141.0))
+    ]
+    assert [row[1] for row in standing_rows(standings)[1:]] == ["494 ± 132", "289 ± 141"]
 
 
 @pytest.mark.parametrize(("n_candidates", "certified"), [(1, True), (40, False)])
