@@ -47,7 +47,7 @@ test-newest: ## run the tests of what plays with the newest JAX there is for PYT
 
 test-all: test test-slow ## run both
 
-matrix: ## install the wheel into clean environments, with the oldest and the newest packages, for each Python, and use it there
+matrix: ## use the wheel in clean environments, with the oldest and the newest packages, for each Python
 	@for version in 3.11 3.12 3.13 3.14; do \
 	  for versions in oldest newest; do \
 	    python=$$(PYENV_VERSION=$$(pyenv versions --bare 2> /dev/null | grep -m 1 "^$$version[.]") \
