@@ -29,7 +29,8 @@ from typing import Any
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "benchmarks" / "results" / "mutants.jsonl"
-COPIED = ("jbrl", "tests", "benchmarks", "docs", "experiments", "pyproject.toml")
+COPIED = ("jbrl", "tests", "benchmarks", "docs", "experiments", "pyproject.toml", "CHANGELOG.md")
+COPIED += ("CITATION.cff", "CONTRIBUTING.md", "Makefile", "README.md", "constraints.txt")
 LIMIT = 900  # seconds for the tests of one mutant
 LIST = Path(__file__).with_suffix(".toml")
 

@@ -6,6 +6,7 @@ computes.
 """
 
 import hashlib
+import itertools
 import json
 import math
 import re
@@ -17,6 +18,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pandas as pd
 from numpy._core import _multiarray_umath  # type: ignore[attr-defined]
 from threadpoolctl import threadpool_info
 
@@ -27,6 +29,7 @@ from jbrl.agents.opps.ucb import UCBV
 from jbrl.bayes_optimal.chance import Chance
 from jbrl.mdp.mdp import decisions_until
 from jbrl.rollout.steps import discounted
+from jbrl.stats.evaluation import EvaluateOptions
 from jbrl.study.file import load_study
 from tests.bayes_optimal.exact import PRIORS, problem
 from tests.bayes_optimal.test_lower import suggested
@@ -79,7 +82,24 @@ def numbers() -> dict[str, str]:
         "chance in lifetimes": digest(Chance(mdps, 0.95, 5).of(moves)),
         "pulls": digest(np.concatenate([state.counts, state.sums, state.squares])),
         "lifetimes of the lower end of a bracket": digest(played),
+        "evaluation": _hash(json.dumps(evaluation()).encode()),
     }
+
+
+def evaluation() -> list[Any]:
+    """Return what `jbrl evaluate --format json --metrics` prints of some scores, by each method."""
+    generator = np.random.default_rng(1)
+    rows = [
+        (f"A{i}", f"E{j}", round(float(generator.normal(i / 3 + j, 1 + j % 3)), 3))
+        for i, j, _ in itertools.product(range(5), range(6), range(23))
+    ]
+    table = pd.DataFrame(rows, columns=["algorithm", "environment", "score"])
+    found: list[Any] = []
+    for interval in ("percentile", "bca"):
+        options = EvaluateOptions(method="all", resamples=50, interval=interval)
+        found.append(jbrl.evaluate(table, options).record())
+    metrics = jbrl.metrics(table, options)
+    return [*found, *(part.to_dict("records") for part in metrics.values())]
 
 
 def units(folder: Path) -> dict[str, str]:

@@ -89,7 +89,7 @@ def test_x64_stays_where_it_is_needed(raw):
 def test_a_game_on_which_iteration_fails_is_solved_by_elimination(raw, monkeypatch):
     z = payoffs(samples_of(table_of(raw)))
     monkeypatch.setattr(resampling, "TOLERANCE", -1.0)
-    assert aggregate_scores(z[None], z)[0] == pytest.approx(equilibrium(z).scores, abs=1e-12)
+    assert (aggregate_scores(z[None], z)[0] == equilibrium(z).scores.round(10)).all()
 
 
 def test_laws_of_the_resamples():

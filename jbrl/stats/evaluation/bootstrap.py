@@ -94,7 +94,8 @@ def _bca_levels(samples: Samples, scores: np.ndarray, levels: np.ndarray) -> np.
     """Return levels corrected for bias and acceleration, [n, 2]."""
     z = payoffs(samples)
     point = equilibrium(z)
-    below = (scores < point.scores).mean(axis=0) + (scores == point.scores).mean(axis=0) / 2
+    known = point.scores.round(DECIMALS)
+    below = (scores < known).mean(axis=0) + (scores == known).mean(axis=0) / 2
     return bca_levels(below[:, None], len(scores), acceleration(samples, point)[:, None], levels)
 
 
@@ -127,6 +128,7 @@ def acceleration(samples: Samples, point: Equilibrium) -> np.ndarray:
 CHUNK = 64  # resamples of one device in one call
 WIDE = 16  # of these at once, on accelerators
 TOLERANCE = 1e-10  # of the stationary distribution, sum of errors
+DECIMALS = 10  # of resampled scores: further digits differ by processor
 
 
 @record
@@ -202,7 +204,7 @@ def aggregate_scores(payoff: np.ndarray, near: np.ndarray) -> np.ndarray:
         scores, error = np.array(scores)[:count], np.asarray(error)[:count]
     for r in np.flatnonzero(~(error <= TOLERANCE)):  # the few on which the iteration breaks down
         scores[r] = equilibrium(payoff[r]).scores
-    return scores
+    return scores.round(DECIMALS)
 
 
 @functools.cache

@@ -332,7 +332,7 @@ class Moves:
         d = self.diagonal[cells]
         place = np.arange(w.shape[1])
         share = np.clip(self._upward[cells] / np.maximum(place, 1), 0, 1)
-        growth = np.exp(np.cumsum(np.log1p(share / d), axis=1))
+        growth = np.cumprod(1 + share / d, axis=1)
         before = np.pad(growth[:, :-1], ((0, 0), (1, 0)), constant_values=1.0)
 
         def solve(r: np.ndarray) -> np.ndarray:
@@ -498,4 +498,4 @@ def equilibrium(payoff: np.ndarray) -> Equilibrium:
     d = game.solve_transposed(np.full(game.shape, game.damping / (n * n * m)))
     d /= d.sum()  # one but for rounding
     q = d.sum(axis=0)
-    return Equilibrium(payoff.reshape(n, -1) @ q, d.sum(axis=1), q.reshape(m, n), d)
+    return Equilibrium((payoff.reshape(n, -1) * q).sum(axis=1), d.sum(axis=1), q.reshape(m, n), d)

@@ -230,7 +230,7 @@ class _Sorted:
             "mean": means.mean(axis=1),
             "median": np.median(means, axis=1),
             "iqm": self.trimmed_mean(weights, 4),
-            "optimality_gap": weights @ np.maximum(0, 1 - self.scores),
+            "optimality_gap": (weights * np.maximum(0, 1 - self.scores)).sum(axis=1),
         }
 
     def trimmed_mean(self, weights: np.ndarray, parts: int) -> np.ndarray:
@@ -239,7 +239,7 @@ class _Sorted:
         """
         cut = (self.size // parts) / self.size
         reached = np.cumsum(weights, axis=1).clip(cut, 1 - cut)
-        return np.diff(reached, axis=1, prepend=cut) @ self.scores / (1 - 2 * cut)
+        return (np.diff(reached, axis=1, prepend=cut) * self.scores).sum(axis=1) / (1 - 2 * cut)
 
     def profile(self, weights: np.ndarray, thresholds: np.ndarray) -> np.ndarray:
         """Return the weight above each threshold, [R, number of thresholds]."""

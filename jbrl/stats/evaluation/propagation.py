@@ -23,6 +23,7 @@ intervals that happen to coincide, though their order is unknown.
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from decimal import Decimal
 from typing import Any, Literal
 
 import numpy as np
@@ -52,7 +53,8 @@ def half_widths(samples: Samples, delta: float) -> np.ndarray:
     / (2T)): [n, m] float64.
     """
     n, m = samples.shape
-    return np.sqrt(np.log(2 * n * m / check_delta(delta)) / (2 * samples.totals))
+    logarithm = float(Decimal(2 * n * m / check_delta(delta)).ln())  # NumPy's differs by processor
+    return np.sqrt(logarithm / (2 * samples.totals))
 
 
 def cdf_band(
@@ -118,13 +120,18 @@ def payoff_t_intervals(
     n, m = samples.shape
     level = check_delta(delta) / (n * m)
     t = stats.t.ppf(1 - level / (2 if quantile == "code" else 1), samples.totals - 1)
+    t = t.round(10)  # last bits differ by processor
     middle, width = np.empty((n, m, n)), np.empty((n, m, n))
     for j in range(m):
         cdf, weights = samples.cdf(j), frequencies(samples, j)
         middle[:, j] = product(weights, cdf)
         for i in range(n):
             total = samples.totals[i, j]
-            variance = ((cdf - middle[i, j][:, None]) ** 2) @ weights[i] * total / (total - 1)
+            variance = (
+                (((cdf - middle[i, j][:, None]) ** 2) * weights[i]).sum(axis=1)
+                * total
+                / (total - 1)
+            )
             width[i, j] = t[i, j] * np.sqrt(variance / total)
     middle[samples.same], width[samples.same] = 0.5, 0
     return middle - width, middle + width
@@ -141,8 +148,8 @@ def mean_table(samples: Samples, delta: float) -> pd.DataFrame:
     rows = []
     for j, environment in enumerate(samples.environments):
         points, lower, upper = cdf_band(samples, j, delta)
-        mean = frequencies(samples, j) @ samples.supports[j]
-        low, high = np.diff(upper, prepend=0) @ points, np.diff(lower, prepend=0) @ points
+        mean = (frequencies(samples, j) * samples.supports[j]).sum(axis=1)
+        low, high = ((np.diff(band, prepend=0) * points).sum(axis=1) for band in (upper, lower))
         columns: dict[str, Any] = {"environment": environment, "algorithm": samples.algorithms}
         columns |= {"n": samples.totals[:, j], "mean": mean, "lower": low, "upper": high}
         rows.append(pd.DataFrame(columns))
