@@ -14,7 +14,7 @@ import pandas as pd
 
 from jbrl.base.bsuite_sweep import LOG, SWEEP
 from jbrl.base.errors import JbrlError, listed
-from jbrl.base.files import is_temporary, replacing
+from jbrl.base.files import check_file, is_temporary, replacing
 from jbrl.results import Results
 from jbrl.stats.bsuite.logs import (
     PATTERN,
@@ -166,6 +166,7 @@ def _read_place(path: Path, name: str | None) -> Logs:
     if path.is_file():
         return _renamed(_read_table(path, name or path.name.split(".")[0]), name, path)
     if not path.is_dir():
+        check_file(path)
         raise JbrlError(f"{path}: no such folder or file")
     if (path / MANIFEST).exists():
         return _renamed(logs_of(Results(path)), name, path)

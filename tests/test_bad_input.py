@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pandas as pd
 import pytest
 from typer.testing import Result
 
@@ -366,6 +368,11 @@ def test_a_unit_that_fails_is_recorded_and_the_others_go_on(
 NO_DISTRIBUTION = jbrl.DirichletMDPs(-1, 1, 1)  # type: ignore[arg-type]
 
 
+TWICE = pd.DataFrame([["A", "x", 1, 1]], columns=["algorithm", "environment", "score", "score"])
+COMPLEX = pd.DataFrame({"algorithm": ["A", "B"], "environment": "x", "score": 1j})
+WIDE = pd.DataFrame(np.zeros((1, 50_000)))
+
+
 @pytest.mark.parametrize(
     ("given", "message"),
     [
@@ -376,6 +383,10 @@ NO_DISTRIBUTION = jbrl.DirichletMDPs(-1, 1, 1)  # type: ignore[arg-type]
         (lambda: jbrl.problem(None), "problem = None: expected a problem, or the name of one, for"),
         (lambda: jbrl.simulate("Random", "GC", 0), "simulate('Random', 'GC'): expected an agent"),
         (lambda: jbrl.Steps(-1), "horizon = -1: expected an integer from 1"),
+        (lambda: jbrl.evaluate([]), "score table: none given: expected at least one"),
+        (lambda: jbrl.evaluate(TWICE), "2 columns are called 'score': expected one"),
+        (lambda: jbrl.evaluate(COMPLEX), "score = 1j: expected a finite number (and 1 more)"),
+        (lambda: jbrl.evaluate(WIDE), "(columns found: 0, 1, 2"),
         (lambda: jbrl.Episodes(float("nan")), "episodes = nan: expected an integer from 1"),
     ],
 )
@@ -383,15 +394,31 @@ def test_a_wrong_argument_in_python_is_refused_in_one_sentence(given: Any, messa
     with pytest.raises(jbrl.JbrlError) as error:
         given()
     assert message in str(error.value) and "\n" not in str(error.value)
+    assert len(str(error.value)) < 2000
 
 
-def test_a_problem_that_is_a_pipe_or_endless_is_not_read(tmp_path: Path) -> None:
-    os.mkfifo(tmp_path / "pipe.json")
-    (tmp_path / "zero.json").symlink_to("/dev/zero")
+@pytest.mark.parametrize(
+    "command",
+    [
+        "show .json",
+        "run .toml --out out",
+        "choose .json",
+        "evaluate .csv",
+        "bsuite score .csv",
+        "subset search .csv --preset .toml",
+        "subset search .csv --plan .toml",
+    ],
+)
+def test_a_file_that_is_a_pipe_or_endless_is_not_read(tmp_path: Path, command: str) -> None:
     for name in ("pipe", "zero"):
-        refused(
-            call("show", tmp_path / f"{name}.json"), "it is a pipe or a device: expected a file"
-        )
+        place = str(tmp_path / name)
+        words = [place + word if word.startswith(".") else word for word in command.split()]
+        for word in words:
+            if word.startswith(place) and name == "pipe":
+                os.mkfifo(word)
+            elif word.startswith(place):
+                Path(word).symlink_to("/dev/zero")
+        refused(call(*words), "it is a pipe or a device: expected a file")
 
 
 def test_memory_that_does_not_suffice_is_no_traceback(monkeypatch: pytest.MonkeyPatch) -> None:

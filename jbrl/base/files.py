@@ -1,5 +1,5 @@
 """Files and folders that are written whole or not at all: made beside their place, flushed to the
-disk, and renamed into it; and JSON files that users write.
+disk, and renamed into it; and the text, TOML and JSON files that users write.
 """
 
 import contextlib
@@ -8,6 +8,7 @@ import os
 import secrets
 import shutil
 import time
+import tomllib
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -17,6 +18,7 @@ from typing import Any
 from jbrl.base.errors import JbrlError, nearest, shown
 
 FLUSHED_AT_ONCE = 32
+NO_TEXT = "not a text file in UTF-8"
 _STALE_SECONDS = 3600.0  # temporary folders older than this were left by a killed process
 
 
@@ -181,19 +183,58 @@ def _sweep(folder: Path) -> None:
                 shutil.rmtree(left, ignore_errors=True)
 
 
+def read_text(path: Path, what: str = "") -> str:
+    """Read a text file in UTF-8, with or without the mark that Excel writes.
+
+    Args:
+      what: for messages, as in " as a study".
+
+    Raises:
+      JbrlError: there is no such file, or it is no text.
+    """
+    check_file(path)
+    try:
+        return path.read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or NO_TEXT
+        raise JbrlError(f"{path}: cannot be read{what}: {reason}") from None
+
+
+def read_toml(path: Path, what: str = "") -> dict[str, Any]:
+    """Read a TOML file.
+
+    Args:
+      what: for messages, as in " as a study".
+
+    Raises:
+      JbrlError: it cannot be read, or is not TOML.
+    """
+    text = read_text(path, what)
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        last = len(text.splitlines())
+        reason = str(error).replace("(at end of document)", f"(at end of document, line {last})")
+        raise JbrlError(f"{path}: not valid TOML: {reason}") from None
+    except ValueError:
+        raise JbrlError(
+            f"{path}: holds an integer of thousands of digits: expected numbers of fewer digits"
+        ) from None
+    except RecursionError:
+        raise JbrlError(
+            f"{path}: nested too deeply: expected tables and lists as jbrl's studies have them"
+        ) from None
+
+
 def read_object(path: Path, required: Sequence[str], optional: Sequence[str] = ()) -> Any:
     """Read the JSON object in a file.
 
     Raises:
       JbrlError: it cannot be read, is not JSON or no object, lacks a field or has one too many.
     """
-    check_file(path)
+    text = read_text(path)
     try:
-        data = json.loads(path.read_text(encoding="utf-8-sig"))
-    except OSError as error:
-        raise JbrlError(f"{path}: cannot be read: {error.strerror}") from None
-    except UnicodeDecodeError:
-        raise JbrlError(f"{path}: cannot be read: not a text file in UTF-8") from None
+        data = json.loads(text)
     except json.JSONDecodeError as error:
         place = f"line {error.lineno}, column {error.colno}"
         raise JbrlError(f"{path}: not valid JSON: {place}: {error.msg}") from None

@@ -3,7 +3,6 @@
 import dataclasses
 import json
 import math
-import tomllib
 from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from jbrl.base.errors import JbrlError, nearest
+from jbrl.base.files import read_toml
 from jbrl.cli.options import Format, Natural, Positive, Quiet
 from jbrl.cli.output import complain, print_table, progress_bars
 
@@ -37,10 +37,7 @@ def _read_preset(context: typer.Context, preset: str | None) -> str | None:
     path = Path(str(preset))
     if path.suffix != ".toml":
         raise JbrlError(f"--preset '{preset}': expected {ATARI5} or a TOML file")
-    try:
-        table = tomllib.loads(path.read_text(encoding="utf-8-sig"))
-    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise JbrlError(f"{path}: not valid TOML: {error}") from None
+    table = read_toml(path)
     names = {field.name for field in dataclasses.fields(Options)}
     for name in table:
         if name not in names:

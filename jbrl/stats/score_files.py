@@ -14,13 +14,14 @@ import numpy as np
 import pandas as pd
 
 from jbrl.base.errors import JbrlError, nearest
-from jbrl.base.files import check_file
+from jbrl.base.files import NO_TEXT, check_file
 from jbrl.stats.score_table import (
     SCORE_TABLE,
     TRIAL,
     Columns,
     as_floats,
     as_text,
+    check_once,
     from_arrays,
     sources_of,
     standard,
@@ -112,7 +113,13 @@ def _read(path: Path, columns: Columns, missing: bool, trials: bool) -> pd.DataF
     mapping = sources_of(columns)
     wanted = tuple(dict.fromkeys(source for sources in mapping.values() for source in sources))
     names = _header(path)
-    if _is_wide(names, columns, mapping["algorithm"]):
+    wide = _is_wide(names, columns, mapping["algorithm"])
+    for name in names if wide else wanted:
+        if not name:
+            raise JbrlError(f"{path}: a column has no name: expected that of an environment")
+        check_once(names, name, str(path))
+    names = [name for name in names if name]
+    if wide:
         return _melted(_load(path, tuple(names)), mapping["algorithm"], str(path))
     extra = [name for name in TRIAL if name in names] if trials else []
     if "seed" in extra and "unit" not in extra:
@@ -138,7 +145,9 @@ def _check_once(table: pd.DataFrame, path: Path) -> None:
 
 
 def _header(path: Path) -> list[str]:
-    """Return the names of a file's columns; none where it cannot be read (reported later)."""
+    """Return the names of a file's columns as they stand there, "" for one that has none; no names
+    where it cannot be read (reported later).
+    """
     name = path.name.lower()
     try:
         if name.endswith(PARQUET):
@@ -147,7 +156,8 @@ def _header(path: Path) -> list[str]:
             return [str(column) for column in parquet.read_schema(path).names]
         if name.endswith(TEXT):
             separator = "\t" if path.suffix == ".tsv" else ","
-            return list(pd.read_csv(path, sep=separator, nrows=0, dtype=str, skipinitialspace=True))
+            options: Any = {"header": None, "nrows": 1, "dtype": str, "na_filter": False}
+            return list(pd.read_csv(path, sep=separator, skipinitialspace=True, **options).loc[0])
     except Exception:
         pass
     return []
@@ -194,6 +204,8 @@ def _load_arrays(path: Path) -> pd.DataFrame:
 
 
 def _reason(error: Exception) -> str:
+    if isinstance(error, UnicodeDecodeError):
+        return NO_TEXT
     return getattr(error, "strerror", None) or " ".join(str(error).split())
 
 
@@ -248,6 +260,8 @@ def _check_columns(present: Iterable[Any], wanted: Iterable[str], path: Path) ->
     names = [str(name) for name in present]
     for name in wanted:
         if name not in names:
+            if len(names) == 1 and ";" in names[0]:
+                raise JbrlError(f"{path}: its columns are separated by ';': expected commas")
             raise JbrlError(
                 f"{path}: no column '{name}': map another one to it{_option(name)}, or rename "
                 f"it{nearest(name, names)}"

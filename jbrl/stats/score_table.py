@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from jbrl.base.errors import JbrlError, nearest
+from jbrl.base.errors import JbrlError, nearest, shown
 
 SCORE_TABLE = ("algorithm", "environment", "score")
 LABELS = ("algorithm", "environment")
@@ -134,6 +134,8 @@ def together(tables: Sequence[tuple[str, pd.DataFrame]]) -> pd.DataFrame:
         that have a column `unit`; a seed of an algorithm on an environment occurs in two tables,
         and at most once in each; or two tables are the same, row by row.
     """
+    if not tables:
+        raise JbrlError("score table: none given: expected at least one")
     whole = pd.concat([part.assign(source=place) for place, (_, part) in enumerate(tables)])
     whole = whole.reset_index(drop=True)
     keys = ["algorithm", "environment", *(name for name in TRIAL if name in whole)]
@@ -183,6 +185,7 @@ def standard(
             raise JbrlError(
                 f"{name}: no column '{source}'{nearest(source, map(str, table.columns))}"
             )
+        check_once(table.columns, source, name)
     if not len(table):
         raise JbrlError(f"{name}: no rows: expected one row per score")
     labels = {label: as_text(table, mapping[label], name) for label in LABELS}
@@ -202,12 +205,23 @@ def standard(
         who, where, _ = scores.iloc[place]
         more = f" (and {bad.sum() - 1} more)" if bad.sum() > 1 else ""
         value = given[place]
-        text = f"'{value}'" if isinstance(value, str) else f"{value}"
+        text = shown(value) if isinstance(value, str) else shown(value, str)
+        cell = f"algorithm {shown(who, str)}, environment {shown(where, str)}"
         raise JbrlError(
-            f"{name}: row {rows[place]} (algorithm {who}, environment {where}): {source} = {text}: "
-            f"expected a finite number{more}"
+            f"{name}: row {rows[place]} ({cell}): {source} = {text}: expected a finite number{more}"
         )
     return scores
+
+
+def check_once(columns: Iterable[str], wanted: str, name: str) -> None:
+    """Refuse a table in which two columns have a name that is read.
+
+    Raises:
+      JbrlError: says which.
+    """
+    count = list(columns).count(wanted)
+    if count > 1:
+        raise JbrlError(f"{name}: {count} columns are called '{shown(wanted, str)}': expected one")
 
 
 def as_text(table: pd.DataFrame, sources: tuple[str, ...], name: str) -> pd.Series:
@@ -228,7 +242,7 @@ def as_floats(values: pd.Series) -> np.ndarray:
 
     Python's conversion is exact, so that ties stay ties; pandas's need not be.
     """
-    if pd.api.types.is_numeric_dtype(values.dtype):
+    if pd.api.types.is_numeric_dtype(values.dtype) and values.dtype.kind != "c":
         return values.to_numpy(np.float64, na_value=np.nan)
     try:
         return np.fromiter(map(float, values), np.float64, len(values))

@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 from scipy.special import stdtrit
 
-from jbrl.base.errors import JbrlError
+from jbrl.base.errors import JbrlError, listed
 from jbrl.base.schema import AGENT, MDP, RETURNS
 
 
@@ -24,7 +24,7 @@ def check_columns(table: pd.DataFrame, columns: Iterable[str], name: str) -> Non
     """
     missing = [c for c in columns if c not in table.columns]
     if missing:
-        present = ", ".join(map(str, table.columns)) or "none"
+        present = listed(table.columns) or "none"
         raise JbrlError(f"{name}: no column {', '.join(missing)} (columns found: {present})")
 
 

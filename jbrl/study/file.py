@@ -11,6 +11,7 @@ import numpy as np
 from jbrl.agents.complete import build
 from jbrl.agents.registry import check_host_values, find_agent
 from jbrl.base.errors import JbrlError, nearest, shown
+from jbrl.base.files import read_toml
 from jbrl.environments.spec import Lifetime, Steps
 from jbrl.mdp.mdp import horizon_for
 from jbrl.play.play import lifetime_of
@@ -222,7 +223,8 @@ def load_study(study: str | Path | dict[str, Any], overrides: Sequence[str] = ()
     if isinstance(study, dict):
         return Study(_overridden(study, overrides))
     path = Path(study)
-    return Study(_overridden(_read(path), overrides), place=str(path), folder=path.parent)
+    tables = _overridden(read_toml(path, " as a study"), overrides)
+    return Study(tables, place=str(path), folder=path.parent)
 
 
 def recorded_study(manifest: dict[str, Any], place: str) -> Study:
@@ -240,28 +242,6 @@ def recorded_study(manifest: dict[str, Any], place: str) -> Study:
     ]
     tables = {"study": manifest["study"], "experiments": experiments, "agents": manifest["agents"]}
     return Study(tables, place=place)
-
-
-def _read(path: Path) -> dict[str, Any]:
-    try:
-        text = path.read_text(encoding="utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", None) or "not a text file in UTF-8"
-        raise JbrlError(f"{path}: cannot be read as a study: {reason}") from None
-    try:
-        return tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        last = len(text.splitlines())
-        reason = str(error).replace("(at end of document)", f"(at end of document, line {last})")
-        raise JbrlError(f"{path}: not valid TOML: {reason}") from None
-    except ValueError:
-        raise JbrlError(
-            f"{path}: holds an integer of thousands of digits: expected numbers of fewer digits"
-        ) from None
-    except RecursionError:
-        raise JbrlError(
-            f"{path}: nested too deeply: expected tables and lists as jbrl's studies have them"
-        ) from None
 
 
 # fields that another one stands for

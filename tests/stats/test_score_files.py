@@ -84,6 +84,12 @@ def test_decimals_are_read_exactly(tmp_path: Path) -> None:
         ),
         (HEAD + "A,x,1\nA,x,1,2,3\n", "scores.csv … line 3"),
         (HEAD + "A,1,x,1\nA,2,x,2\n", "scores.csv … more fields than its header"),
+        ("algorithm,environment,score,score\nA,x,1,2\n", "2 columns are called 'score'"),
+        ("algorithm,x,y,x\nA,1,2,3\n", "2 columns are called 'x'"),  # of a wide table
+        (",algorithm,x\n0,A,1\n", "a column has no name: expected that of an environment"),
+        ("algorithm;environment;score\nA;x;1\n", "separated by ';': expected commas"),
+        (HEAD + "A,x,1\x00\n", r"score = '1\x00': expected"),
+        (HEAD + f"{'A' * 999},x,{'1' * 999}x\n", f"(algorithm {'A' * 79}…, … = '{'1' * 78}…:"),
     ],
 )
 def test_a_bad_file_is_refused_with_its_place(tmp_path: Path, text: str, words: str) -> None:
@@ -102,6 +108,10 @@ def test_a_file_that_is_not_there_or_of_another_kind(tmp_path: Path) -> None:
         read_score_table(written(tmp_path, "not parquet", "x.parquet"))
     with pytest.raises(JbrlError, match=r"expected a file ending in \.csv"):
         read_score_table(written(tmp_path, "", "x.txt"))
+    path = tmp_path / "of Excel.csv"
+    path.write_text(HEAD + "A,x,1\n", encoding="utf-16")
+    with pytest.raises(JbrlError, match="a score table: not a text file in UTF-8"):
+        read_score_table(path)
     with pytest.raises(JbrlError, match="no file given"):
         read_score_table([])
 

@@ -16,7 +16,7 @@ import pandas as pd
 
 from jbrl.base.bsuite_sweep import EXPERIMENTS, LOG_COLUMNS, SWEEP, Experiment
 from jbrl.base.errors import JbrlError, listed, nearest, shown
-from jbrl.base.files import check_file, writing
+from jbrl.base.files import read_text, writing
 from jbrl.stats.score_table import as_floats, as_text
 
 
@@ -312,12 +312,7 @@ def read_file(path: Path, agent: str, number: int = 0) -> Run:
     """
     bsuite_id = _id_of(path)
     experiment = known_id(bsuite_id, str(path))
-    check_file(path)
-    try:
-        text = path.read_text(encoding="utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", None) or "it is not text"
-        raise JbrlError(f"{path}: cannot be read: {reason}") from None
+    text = read_text(path)
     lines = text.splitlines()
     truncated = bool(text) and not text.endswith(("\n", "\r"))
     if truncated and len(lines) > 1:

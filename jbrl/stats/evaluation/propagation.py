@@ -127,11 +127,8 @@ def payoff_t_intervals(
         middle[:, j] = product(weights, cdf)
         for i in range(n):
             total = samples.totals[i, j]
-            variance = (
-                (((cdf - middle[i, j][:, None]) ** 2) * weights[i]).sum(axis=1)
-                * total
-                / (total - 1)
-            )
+            squares = weights[i] * (cdf - middle[i, j][:, None]) ** 2
+            variance = squares.sum(axis=1) * total / (total - 1)
             width[i, j] = t[i, j] * np.sqrt(variance / total)
     middle[samples.same], width[samples.same] = 0.5, 0
     return middle - width, middle + width

@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from jbrl.base.errors import JbrlError
-from jbrl.base.files import write_whole
+from jbrl.base.files import read_text, write_whole
 from jbrl.stats.subset.fit import Fit
 from jbrl.stats.subset.preparation import Prepared
 from jbrl.stats.subset.transform import Scale, Transform, from_knots, transform_of
@@ -207,11 +207,10 @@ def load(path: str | Path) -> Model:
     Raises:
       JbrlError: the file cannot be read or is no model.
     """
+    text = read_text(Path(path))
     try:
-        fields = json.loads(Path(path).read_text(encoding="utf-8-sig"))
-    except OSError as error:
-        raise JbrlError(f"{path}: cannot be read: {error.strerror}") from None
-    except ValueError:  # not JSON, or not even text
+        fields = json.loads(text)
+    except (ValueError, RecursionError):
         fields = None
     if not isinstance(fields, dict) or fields.get("format") != FORMAT:
         raise JbrlError(

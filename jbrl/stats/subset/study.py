@@ -17,7 +17,6 @@ A plan has searches that may build upon the subsets found before. Atari-5 → 3 
 import dataclasses
 import itertools
 import math
-import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -25,6 +24,7 @@ from typing import Any
 import pandas as pd
 
 from jbrl.base.errors import JbrlError, nearest
+from jbrl.base.files import read_toml
 from jbrl.stats.subset import robustness
 from jbrl.stats.subset.fit import Fit
 from jbrl.stats.subset.model import Model, model_of
@@ -132,12 +132,7 @@ def read_plan(path: str | Path) -> list[Step]:
       JbrlError: the file cannot be read, or a step has no name, an unknown field or a value of the
         wrong kind.
     """
-    try:
-        steps = tomllib.loads(Path(path).read_text(encoding="utf-8-sig")).get("steps")
-    except OSError as error:
-        raise JbrlError(f"{path}: cannot be read: {error.strerror}") from None
-    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise JbrlError(f"{path}: not valid TOML: {error}") from None
+    steps = read_toml(Path(path)).get("steps")
     tables = isinstance(steps, list) and all(isinstance(step, dict) for step in steps)
     if not steps or not tables:
         raise JbrlError(f"{path}: expected one table [[steps]] for each search")
