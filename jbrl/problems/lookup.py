@@ -1,11 +1,14 @@
 """Problems by name: those of the register and of suites, environments, and files.
 
-A name is `name`, `name(parameter=value, …)` or `name(problem)`; values of an environment's settings
-are written as in TOML.
+A name is `name`, `name(parameter=value, …)` or `name(problem, parameter=value, …)`; values of an
+environment's settings are written as in TOML. In a study a list of values, `GC(n_states=[3,4])`,
+names a problem for each.
 """
 
 import dataclasses
+import inspect
 import json
+import math
 import re
 import tomllib
 from collections.abc import Callable, Mapping
@@ -32,6 +35,8 @@ from jbrl.problems.recorder import EpisodeMean
 # commas between quotes do not separate
 ITEM = re.compile(r"""(?:[^,"']|"(?:\\.|[^"\\])*"|'[^']*'|["'])+""")
 CALL = re.compile(r"\s*(?P<name>[^()]*?)\s*(?:\((?P<inside>.*)\)\s*)?", re.DOTALL)
+AXIS = re.compile(r"=\s*\[([^\[\]]*)\]")
+NEXT = re.compile(r"\s*\w+\s*=")
 DEEPEST = 8  # problems made out of others that are made out of others
 NESTED = re.compile(rf"(?:[^()]*\(){{{DEEPEST + 2}}}")
 
@@ -63,12 +68,24 @@ def register_suite(suite: Suite) -> None:
     SUITES[suite.name] = suite
 
 
-def members(name: str) -> tuple[str, ...]:
-    """Return the names of the problems that a name stands for: itself, unless it is a group of
-    a suite.
+def members(name: str) -> dict[str, str]:
+    """Return the names of the problems that a name stands for, by what tells them apart: itself,
+    unless it is a group of a suite or has lists of values.
     """
     suite, slash, rest = name.strip().partition("/")
-    return SUITES[suite].members(rest) if slash and suite in SUITES else (name,)
+    if slash and suite in SUITES:
+        names = SUITES[suite].members(rest)
+        return {one.partition("/")[2]: one for one in names} if names != (name,) else {"": name}
+    axis = AXIS.search(name)
+    if not axis:
+        return {"": name}
+    values = [*filter(None, map(str.strip, ITEM.findall(axis[1])))] or [""]
+    written = {one: f"{name[: axis.start()]}={one}{name[axis.end() :]}" for one in values}
+    return {
+        "/".join(filter(None, (one.strip("\"'"), rest))): member
+        for one, text in written.items()
+        for rest, member in members(text).items()
+    }
 
 
 def problem(name: str | Path, base: Path | None = None) -> Problem:
@@ -108,12 +125,7 @@ def problem(name: str | Path, base: Path | None = None) -> Problem:
     if slash and suite in SUITES:
         return SUITES[suite].make(rest, inside)
     if family in DERIVED:
-        if not inside.strip():
-            raise JbrlError(
-                f"problem '{text}': expected the name of a problem in parentheses, for example "
-                f"'{family}(GC)'"
-            )
-        return DERIVED[family](problem(inside.strip(), base))
+        return _derived(family, inside, base)
     if family in PROBLEMS:
         return _of_entry(PROBLEMS[family], inside)
     if family in ENVIRONMENTS:
@@ -126,8 +138,35 @@ def problem(name: str | Path, base: Path | None = None) -> Problem:
     )
 
 
+def _derived(family: str, inside: str, base: Path) -> Problem:
+    """Return the problem that a registered function makes of another one."""
+    of, written = _first(inside)
+    if not of:
+        raise JbrlError(
+            f"problem '{family}({shown(inside, str)})': expected the name of a problem in "
+            f"parentheses, for example '{family}(GC)'"
+        )
+    make = DERIVED[family]
+    names = [*inspect.signature(make).parameters.values()][1:]
+    values = _arguments(family, {one.name: one.default for one in names}, written)
+    for one in names:
+        if one.default is None and one.name in values:
+            values[one.name] = problem(values[one.name], base)
+    return make(problem(of, base), **values)
+
+
+def _first(inside: str) -> tuple[str, str]:
+    """Split `problem, parameter=value, …` behind the problem."""
+    depth = 0
+    for place, letter in enumerate(f",{inside}"):
+        depth += (letter == "(") - (letter == ")")
+        if letter == "," and depth == 0 and NEXT.match(inside, place):
+            return inside[: max(place - 1, 0)].strip(), inside[place:]
+    return inside.strip(), ""
+
+
 def _of_entry(entry: ProblemEntry, inside: str) -> Problem:
-    values = _arguments(entry, inside)
+    values = _arguments(entry.name, entry.parameters, inside)
     short_name = label(entry.name, values, entry.parameters)
     try:
         made = entry.make(**values)
@@ -202,11 +241,15 @@ def _items(inside: str, where: str) -> dict[str, str]:
     return values
 
 
-def _arguments(entry: ProblemEntry, inside: str) -> dict[str, Any]:
-    """Return the parameters of a registered function that are written in a name."""
-    where, parameters = f"problem '{entry.name}'", entry.parameters
+def _arguments(name: str, parameters: Mapping[str, Any], inside: str) -> dict[str, Any]:
+    """Return the parameters of a registered function that are written in a name.
+
+    Args:
+      parameters: with their defaults; None for another problem, whose name is a text.
+    """
+    where = f"problem '{name}'"
     accepted = (
-        f"expected {entry.name}({', '.join(f'{k}={json.dumps(v)}' for k, v in parameters.items())})"
+        f"expected {name}({', '.join(f'{k}={json.dumps(v)}' for k, v in parameters.items())})"
         if parameters
         else "it takes no parameters"
     )
@@ -221,15 +264,23 @@ def _arguments(entry: ProblemEntry, inside: str) -> dict[str, Any]:
     return {key: _argument(key, text, parameters[key], where) for key, text in values.items()}
 
 
-def _argument(key: str, text: str, default: int | str, where: str) -> int | str:
-    """Return a parameter as it is written: an integer, or a text in quotes, as the default is."""
-    if isinstance(default, int):
-        if re.fullmatch(r"[+-]?\d{1,9}", text):
-            return int(text)
-        raise JbrlError(f"{where}: {key} = {shown(text, str)}: expected an integer")
-    if len(text) > 1 and text[0] == text[-1] and text[0] in "\"'":
+def _argument(key: str, text: str, default: object, where: str) -> int | float | str:
+    """Return a parameter as it is written: a number, or a text in quotes, as the default is."""
+    if isinstance(default, int) and re.fullmatch(r"[+-]?\d{1,9}", text):
+        return int(text)
+    if isinstance(default, float) and re.fullmatch(r"[+-]?[\d.]+(e[+-]?\d+)?", text):
+        try:
+            value = float(text)
+        except ValueError:
+            value = math.nan
+        if math.isfinite(value):
+            return value
+    quoted = len(text) > 1 and text[0] == text[-1] and text[0] in "\"'"
+    if quoted and not isinstance(default, int | float):
         return text[1:-1]
-    raise JbrlError(f"{where}: {key} = {shown(text, str)}: expected a text in quotes")
+    kinds = {int: "an integer", float: "a number"}
+    expected = kinds.get(type(default), "a text in quotes")
+    raise JbrlError(f"{where}: {key} = {shown(text, str)}: expected {expected}")
 
 
 def read_settings(cls: type[Environment[Any]], inside: str, where: str) -> dict[str, Any]:

@@ -272,8 +272,8 @@ class ProblemEntry:
 
 
 PROBLEMS: Register[ProblemEntry] = Register("problem")
-# problems made out of another one, written name(other)
-DERIVED: dict[str, Callable[[Problem], Problem]] = {}
+# problems made out of another one, written name(other) or name(other, parameter=value, …)
+DERIVED: dict[str, Callable[..., Problem]] = {}
 
 
 Maker = TypeVar("Maker", bound=Callable[..., DirichletMDPs | Setting])
@@ -293,12 +293,15 @@ def register_problem(name: str, *, title: str, cite: str = "") -> Callable[[Make
     return register
 
 
-def register_derived(
-    name: str,
-) -> Callable[[Callable[[Problem], Problem]], Callable[[Problem], Problem]]:
-    """Register a function that makes a problem from another one (decorator)."""
+Derive = TypeVar("Derive", bound=Callable[..., Problem])
 
-    def register(make: Callable[[Problem], Problem]) -> Callable[[Problem], Problem]:
+
+def register_derived(name: str) -> Callable[[Derive], Derive]:
+    """Register a function (decorator) that makes a problem from another one; further parameters
+    are numbers and texts with defaults, or problems with the default None.
+    """
+
+    def register(make: Derive) -> Derive:
         DERIVED[name] = make
         return make
 

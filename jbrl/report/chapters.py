@@ -15,6 +15,7 @@ import pandas as pd
 import jbrl.report.bounds  # noqa: F401 (lists its figures)
 from jbrl.base.errors import JbrlError
 from jbrl.report import content as doc
+from jbrl.report import wrong_priors
 from jbrl.report.axes import Drawing
 from jbrl.report.figures import FIGURES, Part
 from jbrl.report.metrics import metric_blocks
@@ -232,7 +233,10 @@ def document(
     undone = everything[everything["status"] != "done"]
     if experiments is None:
         experiments = [experiment(parts, number, styles) for number in range(len(parts))]
-    chapters = [summary(parts, terms), *experiments, _settings(everything, manifest, terms)]
+    chapters = [
+        *(summary(parts, terms), *wrong_priors.chapters(parts, styles), *experiments),
+        _settings(everything, manifest, terms),
+    ]
     notices = []
     if len(undone):
         chapters.append(_undone_units(undone))

@@ -24,18 +24,21 @@ from jbrl.study.tables import AgentTable, ExperimentTable, Settings, checked
 
 
 def _members(table: ExperimentTable) -> list[ExperimentTable]:
-    """Return one table for each problem of a group, such as `bsuite/catch`; the table itself for
-    any other name.
+    """Return one table for each problem of a group, such as `bsuite/catch`, and for each value of a
+    list, such as `GC(n_states=[3,4])`, in the test distribution and the prior.
 
-    The experiment of `bsuite/catch/3` in the table `NAME` is called `NAME/catch/3`.
+    The experiment of `bsuite/catch/3` in the table `NAME` is called `NAME/catch/3`, that of three
+    states `NAME/3`.
     """
-    names = members(table.test)
-    if names == (table.test,):
-        return [table]
-    called = [f"{table.name}/{name.partition('/')[2]}" for name in names]
     return [
-        dataclasses.replace(table, name=new, test=test)
-        for new, test in zip(called, names, strict=True)
+        dataclasses.replace(
+            table,
+            name="/".join(filter(None, (table.name, of_test, of_prior))),
+            test=test,
+            prior=prior,
+        )
+        for of_test, test in members(table.test).items()
+        for of_prior, prior in (members(table.prior) if table.prior else {"": None}).items()
     ]
 
 

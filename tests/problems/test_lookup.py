@@ -4,12 +4,14 @@ from importlib import resources
 
 import numpy as np
 import pytest
+from scipy.stats import beta
 
 from jbrl.base.errors import JbrlError
 from jbrl.environments.environment import ENVIRONMENTS
 from jbrl.problems.json_format import read_json, write_json
-from jbrl.problems.lookup import problem
+from jbrl.problems.lookup import members, problem
 from jbrl.problems.problem import PROBLEMS
+from jbrl.problems.wrong import total_variation
 
 
 @pytest.mark.parametrize(
@@ -25,6 +27,17 @@ from jbrl.problems.problem import PROBLEMS
         ("UGrid(rows=2,columns=3)", "UGrid(rows=2,columns=3)", 6, 4),
         ("Bandit(prior='2 1, 1; 1 1 1', states=2)", 'Bandit(prior="2 1, 1; 1 1 1",states=2)', 8, 2),
         ('Bandit(arms=3,prior="1 1")', "Bandit(arms=3)", 3, 3),
+        ("wrong(GC)", 'wrong(GC,kind="uniform",degree=0)', 5, 3),
+        (
+            "wrong( Grid(rows=2, columns=3), kind='scaled', degree=-1e1)",
+            'wrong(Grid(rows=2,columns=3),kind="scaled",degree=-10)',
+            *(6, 4),
+        ),
+        (
+            """wrong(GC,kind="family",degree=.5,towards='Bandit(arms=3,prior="1 1 1 1")')""",
+            """wrong(GC,kind="family",degree=0.5,towards='Bandit(arms=3,prior="1 1 1 1")')""",
+            *(5, 3),
+        ),
     ],
 )
 def test_names_with_parameters(name, short_name, n_states, n_actions):
@@ -75,6 +88,20 @@ def test_names_with_parameters(name, short_name, n_states, n_actions):
         ("uniform", "expected the name of a problem in parentheses"),
         ("uniform()", "expected the name of a problem in parentheses"),
         ("uniform(GX)", "unknown problem 'GX'"),
+        ("wrong(degree=1)", "expected the name of a problem in parentheses"),
+        ("uniform(GC,degree=1)", "unknown parameter 'degree': it takes no parameters"),
+        ("wrong(DeepSea)", "expected a Dirichlet distribution over finite MDPs"),
+        ('wrong(GC,kind="unifrom")', "kind = 'unifrom'; did you mean 'uniform'"),
+        ("wrong(GC,degree=1.1)", "degree = 1.1: expected a number from 0 to 1"),
+        ("wrong(GC,degree=1e999)", "degree = 1e999: expected a number"),
+        ("wrong(GC,degree=1.2.3)", "degree = 1.2.3: expected a number"),
+        ('wrong(GC,kind="scaled",degree=-1000)', "expected a number from -999 to 999"),
+        (
+            'wrong(GC,kind="family",degree=1)',
+            "towards is missing: expected a Dirichlet .* of 5 sta",
+        ),
+        ("wrong(GC,kind='family',towards=\"GDL\")", "towards is 'GDL' .* 5 states and 3 actions"),
+        ('wrong(GC,towards="GC")', "towards = 'GC': expected none where kind is no family"),
         ("nowhere.json", "nowhere.json: cannot be read: No such file or directory"),
     ],
 )
@@ -110,6 +137,50 @@ def test_code_makes_what_the_published_files_hold(name):
 @pytest.mark.parametrize("name", ["GC", "GDL", "Grid"])
 def test_uniform_of_a_problem_is_its_uniform_prior(name):
     assert problem(f"uniform({name})").digest == problem(f"U{name}").digest
+
+
+@pytest.mark.parametrize("name", ["GC", "GDL", "Grid"])
+def test_a_wrong_prior_begins_at_the_right_one_and_ends_at_another(name):
+    right = problem(name)
+    for kind in ("scaled", "uniform", "support", f'family",towards="{name}'):
+        assert problem(f'wrong({name},kind="{kind}",degree=0)').digest == right.digest
+    assert problem(f"wrong({name},degree=1)").digest == problem(f"U{name}").digest
+    lost = problem(f'wrong({name},kind="support",degree=1)').mdps.concentrations
+    assert ((lost > 0).sum(-1) == 1).all()
+    np.testing.assert_array_equal(lost.sum(-1), right.mdps.concentrations.sum(-1))
+
+
+def test_concentrations_of_wrong_priors_by_hand():
+    def row(inside):  # of state 1 of GC, whose concentrations are 1 0 1 0 0
+        return problem(f"wrong(GC,{inside})").mdps.concentrations[1, 2].tolist()
+
+    assert row('kind="scaled",degree=3') == [4, 0, 4, 0, 0]
+    assert row('kind="scaled",degree=-3') == [0.25, 0, 0.25, 0, 0]
+    assert row("degree=0.25") == [1, 0.25, 1, 0.25, 0.25]
+    assert row('kind="support",degree=0.25') == [1.25, 0, 0.75, 0, 0]
+    assert row('kind="family",degree=0.25,towards="UGC"') == [1, 0.25, 1, 0.25, 0.25]
+
+
+def test_total_variation_of_wrong_priors():
+    """One row: Beta(1, 1) and Beta(2, 2) cross where 6x(1 - x) = 1, at (1 ± 1/√3)/2."""
+    right, wrong = (problem(f'Bandit(arms=2,prior="{text}; 3 3")') for text in ("1 1", "2 2"))
+    exact = beta.cdf((1 + 3**-0.5) / 2, 2, 2) - beta.cdf((1 - 3**-0.5) / 2, 2, 2) - 3**-0.5
+    distances = [total_variation(right.mdps, wrong.mdps, 2_000, seed) for seed in range(200)]
+    missed = sum(abs(mean - exact) > 3.3 * error for mean, error in distances)
+    assert missed <= 3  # 0.2 are expected; more than 3 in fewer than 1 of 10,000 correct programs
+    assert total_variation(right.mdps, right.mdps) == (0, 0)
+    assert total_variation(right.mdps, problem("uniform(Bandit)").mdps) == (1, 0)
+
+
+def test_a_list_of_values_names_a_problem_for_each():
+    name = 'wrong(GC(n_states=[3, 4]),kind=["uniform","support"],degree=0.1)'
+    assert members(name) == {
+        f"{n}/{kind}": f'wrong(GC(n_states={n}),kind="{kind}",degree=0.1)'
+        for n in (3, 4)
+        for kind in ("uniform", "support")
+    }
+    with pytest.raises(JbrlError, match="degree = : expected a number"):
+        problem(*members("wrong(GC,degree=[])").values())
 
 
 def test_appendix_differs_in_one_transition():

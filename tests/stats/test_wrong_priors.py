@@ -1,0 +1,82 @@
+"""Shares kept with a wrong prior: by hand, and how often their intervals fail."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from jbrl.base.errors import JbrlError
+from jbrl.report.chapters import document
+from jbrl.report.sections import sections
+from jbrl.report.style import styles
+from jbrl.stats.wrong_priors import kept, wrongness
+from tests.report.synthetic import study
+
+WRONG = 'wrong(GC,kind="scaled",degree=9)'
+
+
+def returns(by_prior, test="GC", algorithm="BEB"):
+    parts = [
+        pd.DataFrame({"experiment": prior, "prior": prior, "unit": range(len(scores))}).assign(
+            score=scores, test=test, algorithm=algorithm, parameters="{}", seed=0
+        )
+        for prior, scores in by_prior.items()
+    ]
+    return pd.concat(parts, ignore_index=True)
+
+
+def test_kinds_and_degrees_of_priors():
+    assert wrongness("GC", "GC") == ("", 0)
+    assert wrongness("UGC", "GC") == wrongness("uniform(GC)", "GC") == ("uniform", 1)
+    assert wrongness(WRONG, "GC") == ("scaled", 9)
+    assert wrongness(WRONG, "GDL") is wrongness("GDL", "GC") is None
+    family = """wrong(Grid(rows=3,columns=3),kind="family",degree=0.5,towards='A(b="1, 2")')"""
+    assert wrongness(family, "Grid(rows=3,columns=3)") == ("family", 0.5)
+
+
+def test_shares_by_hand():
+    table = kept(returns({"GC": [4, 6.0], WRONG: [3, 3.0], "UGC": [5, 7.0], "GDL": [1, 1.0]}))
+    rows = {(row.kind, row.degree): row for row in table.itertuples()}
+    assert {key: row.share for key, row in rows.items()} == {
+        ("scaled", 0): 1,
+        ("scaled", 9): 0.6,
+        ("uniform", 0): 1,
+        ("uniform", 1): 1.2,
+    }
+    # scores less 0.6 of those with the right prior are 0.6 and -0.6; t of 1 degree is 12.706
+    assert rows["scaled", 9].ci95 == pytest.approx(12.706 * 0.6 / 5, rel=1e-4)
+    assert rows["scaled", 0].ci95 == 0
+    assert kept(returns({WRONG: [3, 3.0]})).empty  # nothing to compare with
+    assert np.isnan(kept(returns({"GC": [-1, 0.0], WRONG: [3, 3.0]}))["share"]).all()
+    with pytest.raises(JbrlError, match="no column prior"):
+        kept(returns({"GC": [1.0]}).drop(columns="prior"))
+
+
+def test_how_often_intervals_fail():
+    """95% intervals of 400 shares of skewed scores: 20 misses expected; above 36 in fewer than 1 of
+    1,000 programs whose rate of failure is 5%.
+    """
+    rng = np.random.default_rng(0)
+    right = rng.exponential(10, (400, 200))
+    wrong = 0.7 * right + rng.exponential(2, right.shape)
+    unit, agent = np.tile(np.arange(200), 400), np.repeat([f"{i}" for i in range(400)], 200)
+    both = [
+        pd.DataFrame({"unit": unit, "algorithm": agent, "score": scores.ravel(), "prior": prior})
+        for scores, prior in ((right, "GC"), (wrong, WRONG))
+    ]
+    told = pd.concat(both).assign(test="GC", parameters="{}", seed=0)
+    rows = kept(told.assign(experiment=told["prior"])).query("degree == 9")
+    assert 4 < ((rows["share"] - 0.9).abs() > rows["ci95"]).sum() <= 36
+
+
+def test_reports_have_a_chapter_where_priors_are_wrong_by_degrees():
+    def chapters(*priors):
+        scores, returns = study(experiments=[(prior, prior, "GC") for prior in priors])
+        looks = styles(scores["algorithm"])
+        found = document(sections(scores, returns), looks, {}, experiments=[]).chapters
+        return [chapter for chapter in found if chapter.id == "Wrong"]
+
+    (chapter,) = chapters("GC", WRONG, "UGC")
+    plot = chapter.blocks[-1]
+    assert len(plot.drawing.figure.axes) == 2  # kinds
+    assert set(plot.drawing.data["parameters"]) >= {'{"beta": 2.5, "bonus": "visits"}'}
+    assert not chapters("GC", "UGC") and not chapters(WRONG)
