@@ -61,6 +61,7 @@ if TYPE_CHECKING:  # the public names, written once: editors read this block, an
     from jbrl.policy import Policy as Policy
     from jbrl.policy import load_policy as load_policy
     from jbrl.policy import policy as policy
+    from jbrl.problems.features import problem_features as problem_features
     from jbrl.problems.lookup import problem as problem
     from jbrl.problems.prior import DirichletPrior as DirichletPrior
     from jbrl.problems.prior import EnvironmentPrior as EnvironmentPrior

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import math
 import re
 from collections.abc import Iterator, Mapping
 from importlib import resources
@@ -20,6 +21,7 @@ from jbrl.cli.output import complain, print_table
 
 if TYPE_CHECKING:  # listing starts without JAX
     from jbrl.environments.environment import Environment
+    from jbrl.problems.features import ProblemFeatures
     from jbrl.problems.problem import EnvironmentProblem, Problem
 
 WIDTH = 100  # columns at least where output is no terminal
@@ -212,25 +214,39 @@ def _suites() -> Iterator[str]:
         )
 
 
-def show(name: Annotated[str, typer.Argument(metavar="NAME")], *, json_: bool = False) -> None:
+def show(
+    name: Annotated[str, typer.Argument(metavar="NAME")],
+    *,
+    json_: bool = False,
+    features: bool = False,
+    discount: float = 0.95,
+) -> None:
     """Show an agent, or a problem: the numbers of finite MDPs, or the settings of an environment.
 
     Args:
       name: A name of 'jbrl list agents' or 'jbrl list problems', or the path of a JSON file.
       json_: Print it in the file format, to edit and use as a problem of your own.
+      features: Print what makes the problem unlike others: sparsity, diameter, gaps, what it is
+        worth to know the MDP.
+      discount: Of the values among the features.
 
     Examples:
       jbrl show BEB
       jbrl show GC
       jbrl show 'Grid(rows=3,columns=4)'
       jbrl show GC --json > mine.json
+      jbrl show GC --features
       jbrl show 'DeepSea(size=20)'
     """
     from jbrl.agents.registry import AGENTS
+    from jbrl.problems.features import problem_features
     from jbrl.problems.json_format import to_json
     from jbrl.problems.lookup import problem
     from jbrl.problems.problem import DirichletProblem, EnvironmentProblem
 
+    if features:
+        typer.echo("\n".join(_features(problem_features(name, discount=discount), json_)))
+        return
     if name in AGENTS:
         typer.echo("\n".join(_described_agent(name)))
         return
@@ -257,6 +273,31 @@ def show(name: Annotated[str, typer.Argument(metavar="NAME")], *, json_: bool = 
         _view("Rewards", np.asarray(mdps.rewards)),
     ):
         typer.echo(text)
+
+
+# what is printed of each feature, with the attribute's name
+FEATURES = {
+    "n_states": "states",
+    "n_actions": "actions",
+    "n_successors": "next states that are possible, on average",
+    "prior_weight": "transitions that the prior of a state and action is worth",
+    "rare_rewards": "share of possible transitions with another reward than the commonest",
+    "diameter": "steps to the state that is farthest, by the quickest way; inf: there is none",
+    "gap": "between the two best actions, as a share of the spread of action values",
+    "random": "value of acting at random",
+    "mean_model": "value of the policy that is optimal in the mean MDP",
+    "clairvoyant": "value where the MDP is known",
+    "information": "share of the way from random to clairvoyant that the mean model leaves open",
+}
+
+
+def _features(found: "ProblemFeatures", json_: bool) -> list[str]:
+    """Return the features of a problem, as lines of text or as JSON."""
+    values = dataclasses.asdict(found)
+    if json_:
+        finite = {key: v if math.isfinite(v) else None for key, v in values.items()}
+        return [json.dumps(finite, indent=1)]
+    return [f"{key:13s}{values[key]:9.4g}  {meaning}" for key, meaning in FEATURES.items()]
 
 
 def _described_agent(name: str) -> list[str]:

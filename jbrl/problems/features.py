@@ -1,0 +1,191 @@
+"""Numbers that describe a distribution over finite MDPs: what makes one problem unlike another.
+
+MDPs are drawn by NumPy and solved exactly, in float64, by policy iteration. With S states and A
+actions that takes, for each of the draws, some ten linear systems of S unknowns, and for the
+diameter S times as many: a second for a Grid.
+"""
+
+import dataclasses
+
+import numpy as np
+from numpy.typing import NDArray
+
+from jbrl.base.errors import JbrlError, shown
+from jbrl.environments.spec import check_count
+from jbrl.problems.lookup import problem as find_problem
+from jbrl.problems.problem import DirichletProblem, Problem
+
+Numbers = NDArray[np.float64]
+
+N_DRAWS = 200
+N_DRAWS_OF_DIAMETERS = 20
+# With this discount, the discounted number of steps until a state is met is nearly their number.
+NEARLY_ONE = 1 - 1e-7
+LONGEST = 1e5  # steps; more count as never
+MOST_IMPROVEMENTS = 200
+EQUAL = 1e-10  # of the greatest action value: what differs by less is equal
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ProblemFeatures:
+    """Numbers of a distribution over MDPs; values are discounted and without a horizon.
+
+    Attributes:
+      n_states, n_actions: of each MDP.
+      n_successors: next states that are possible, on average over states and actions.
+      prior_weight: concentrations of a state and action added up, the median: how many transitions
+        the prior is worth.
+      rare_rewards: share of the possible transitions that pay another reward than the commonest.
+      diameter: steps from a state to the one that is farthest, on average and by the quickest way,
+        in the median MDP; infinite where a state cannot be reached.
+      gap: value of the best action less that of the second, on average over states, as a share of
+        the difference between the greatest and the least action value.
+      random, mean_model, clairvoyant: mean value from the start of acting at random, of the policy
+        that is optimal in the mean MDP, and of the optimal policy of each MDP.
+      information: what knowing the MDP is worth: share of the way from `random` to `clairvoyant`
+        that the mean model leaves open.
+    """
+
+    n_states: int
+    n_actions: int
+    n_successors: float
+    prior_weight: float
+    rare_rewards: float
+    diameter: float
+    gap: float
+    random: float
+    mean_model: float
+    clairvoyant: float
+    information: float
+
+
+def problem_features(
+    problem: str | Problem, *, discount: float = 0.95, n_draws: int = N_DRAWS
+) -> ProblemFeatures:
+    """Compute the features of a distribution over MDPs, from draws with a fixed seed.
+
+    Args:
+      problem: a name, the path of a JSON file, or a problem.
+
+    Raises:
+      JbrlError: an environment that is no distribution over finite MDPs, a discount outside [0, 1),
+        or no draw.
+    """
+    found = find_problem(problem) if isinstance(problem, str) else problem
+    if not isinstance(found, DirichletProblem):
+        raise JbrlError(
+            f"features of {shown(problem, str)}: expected a distribution over finite MDPs, such as "
+            "GC or the path of a JSON file"
+        )
+    if not isinstance(discount, int | float) or not 0 <= discount < 1:
+        raise JbrlError(f"discount = {shown(discount)}: expected a number from 0 up to, but not 1")
+    check_count("n_draws", n_draws)
+    mdps = found.mdps
+    weights = np.asarray(mdps.concentrations, np.float64)
+    rewards = np.asarray(mdps.rewards, np.float64)
+    n_states, n_actions, _ = weights.shape
+    transitions = draw(weights, n_draws, np.random.default_rng(0))
+    paid = (transitions * rewards).sum(-1)
+    best = solve(transitions, paid, discount)
+    mean = weights / weights.sum(-1, keepdims=True)
+    of_mean = solve(mean[None], (mean * rewards).sum(-1)[None], discount).argmax(-1)
+    start = int(mdps.initial_state)
+
+    def from_start(values: Numbers) -> float:
+        return float(values.mean() if start < 0 else values[:, start].mean())
+
+    followed = np.broadcast_to(of_mean, (n_draws, n_states))
+    mean_model = from_start(evaluate(*_followed(transitions, paid, followed), discount))
+    random = from_start(evaluate(transitions.mean(2), paid.mean(2), discount))
+    clairvoyant = from_start(best.max(-1))
+    possible = weights > 0
+    pay = rewards[possible]
+    return ProblemFeatures(
+        n_states=n_states,
+        n_actions=n_actions,
+        n_successors=float(possible.sum(-1).mean()),
+        prior_weight=float(np.median(weights.sum(-1))),
+        rare_rewards=float(1 - np.unique(pay, return_counts=True)[1].max() / pay.size),
+        diameter=_diameter(transitions[:N_DRAWS_OF_DIAMETERS]),
+        gap=_gap(best),
+        random=random,
+        mean_model=mean_model,
+        clairvoyant=clairvoyant,
+        information=_share(clairvoyant - mean_model, clairvoyant - random),
+    )
+
+
+def draw(weights: Numbers, n: int, generator: np.random.Generator) -> Numbers:
+    """Draw transitions [n, S, A, S] from concentrations [S, A, S]."""
+    drawn = generator.standard_gamma(np.broadcast_to(weights, (n, *weights.shape)))
+    total = drawn.sum(-1, keepdims=True)
+    # where all underflow, one next state has nearly all the probability, by chance in proportion
+    with np.errstate(divide="ignore"):
+        ranks = np.log(weights) + generator.gumbel(size=drawn.shape)
+    alone = np.eye(weights.shape[-1])[ranks.argmax(-1)]
+    return np.where(total > 0, drawn / np.where(total > 0, total, 1), alone)
+
+
+def evaluate(transitions: Numbers, rewards: Numbers, discount: float) -> Numbers:
+    """Return the values [n, S] of Markov chains [n, S, S] that pay [n, S]."""
+    eye = np.eye(transitions.shape[-1])
+    values: Numbers = np.linalg.solve(eye - discount * transitions, rewards[..., None])
+    return values[..., 0]
+
+
+def solve(transitions: Numbers, rewards: Numbers, discount: float) -> Numbers:
+    """Return the optimal action values [n, S, A] of MDPs [n, S, A, S] that pay [n, S, A], by policy
+    iteration.
+    """
+    policy = rewards.argmax(-1)
+    for _ in range(MOST_IMPROVEMENTS):
+        values = evaluate(*_followed(transitions, rewards, policy), discount)
+        q = rewards + discount * np.einsum("nxuy,ny->nxu", transitions, values)
+        now = np.take_along_axis(q, policy[..., None], -1)[..., 0]
+        better = q.max(-1) > now + EQUAL * np.abs(q).max(axis=(1, 2))[:, None]
+        if not better.any():
+            break
+        policy = np.where(better, q.argmax(-1), policy)
+    return q
+
+
+def _followed(
+    transitions: Numbers, rewards: Numbers, policy: NDArray[np.intp]
+) -> tuple[Numbers, Numbers]:
+    """Return the Markov chains of policies [n, S], and what these pay."""
+    chains = np.take_along_axis(transitions, policy[..., None, None], 2)[:, :, 0]
+    return chains, np.take_along_axis(rewards, policy[..., None], 2)[..., 0]
+
+
+def _diameter(transitions: Numbers) -> float:
+    """Return the median of the diameters of MDPs [n, S, A, S].
+
+    To reach a state quickly is to be paid 1 once it is reached, and 0 ever after.
+    """
+    n_states = transitions.shape[1]
+    longest = np.zeros(len(transitions))
+    for target in range(n_states):
+        before = transitions.copy()
+        before[:, target] = 0  # it ends there
+        arrives = transitions[..., target] * (np.arange(n_states) != target)[:, None]
+        before[..., target] = 0
+        value = solve(before, NEARLY_ONE * arrives, NEARLY_ONE).max(-1)
+        value[:, target] = 1
+        longest = np.maximum(longest, ((1 - value) / (1 - NEARLY_ONE)).max(-1))
+    steps = float(np.median(longest))
+    return steps if steps < LONGEST else np.inf
+
+
+def _gap(q: Numbers) -> float:
+    """Return the mean gap between the two best actions: 0 where there is one."""
+    if q.shape[-1] == 1:
+        return 0.0
+    ordered = np.sort(q, -1)
+    spread = q.max(axis=(1, 2)) - q.min(axis=(1, 2))
+    gaps = (ordered[..., -1] - ordered[..., -2]).mean(-1)
+    return float(np.mean([_share(gap, width) for gap, width in zip(gaps, spread, strict=True)]))
+
+
+def _share(part: float, whole: float) -> float:
+    """Return a share of what is greater than rounding, else 0."""
+    return float(part / whole) if whole > 1e-9 * max(1.0, abs(part)) else 0.0
