@@ -107,8 +107,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Put some files first, mark all cases but the first quick one as slow where a test asks for it,
-    and leave out files of packages that have not changed.
+    """Put some files first, mark all cases but the first quick one as slow where a test asks for
+    it, and leave out files of packages that have not changed.
     """
     items.sort(key=lambda item: item.path.name not in FIRST)
     seen: set[str] = set()

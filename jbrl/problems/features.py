@@ -6,6 +6,7 @@ diameter S times as many: a second for a Grid.
 """
 
 import dataclasses
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +16,7 @@ from jbrl.environments.spec import check_count
 from jbrl.problems.lookup import problem as find_problem
 from jbrl.problems.problem import DirichletProblem, Problem
 
-Numbers = NDArray[np.float64]
+Numbers = NDArray[np.floating[Any]]  # float64
 
 N_DRAWS = 200
 N_DRAWS_OF_DIAMETERS = 20
