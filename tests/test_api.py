@@ -72,12 +72,12 @@ def _written(module: ModuleType) -> list[str]:
     ]
 
 
-def test_names_and_signatures_are_those_of_the_stored_list() -> None:
+def test_names_and_signatures_are_those_of_the_stored_list():
     stored = LIST.read_text(encoding="utf-8").splitlines()
     assert public() == stored, "a changed API: python -m tests.test_api, and a line in CHANGELOG.md"
 
 
-def test_each_public_name_is_on_the_page_of_the_api() -> None:
+def test_each_public_name_is_on_the_page_of_the_api():
     page = (LIST.parents[2] / "docs" / "api.md").read_text(encoding="utf-8")
     assert [name for name in jbrl.__all__ if f"`{name}`" not in page and name[0] != "_"] == []
 
@@ -93,7 +93,7 @@ def examples() -> list[doctest.DocTest]:
 
 
 @pytest.mark.parametrize("example", examples(), ids=lambda example: example.name)
-def test_examples_of_the_api_run(example: doctest.DocTest) -> None:
+def test_examples_of_the_api_run(example):
     outcome = doctest.DocTestRunner().run(example)
     assert outcome.attempted and not outcome.failed
 

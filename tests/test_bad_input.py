@@ -4,7 +4,7 @@ import json
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +41,7 @@ GC = Path(jbrl.__file__).parent / "problems" / "data" / "GC.json"
 
 
 @pytest.fixture
-def study(tmp_path: Path) -> Path:
+def study(tmp_path):
     path = tmp_path / "study.toml"
     path.write_text(STUDY)
     return path
@@ -76,9 +76,7 @@ CASES = [*IN_THE_STUDY, *(('"Random"', *case) for case in IN_AN_AGENT)]
 
 @pytest.mark.parametrize(("before", "after", "words"), CASES, ids=[case[-1] for case in CASES])
 @pytest.mark.parametrize("mode", [[], ["--dry-run"]], ids=["run", "dry-run"])
-def test_a_study_that_is_not_accepted(
-    study: Path, tmp_path: Path, before: str, after: str, words: str, mode: list[str]
-) -> None:
+def test_a_study_that_is_not_accepted(study, tmp_path, before, after, words, mode):
     study.write_text(STUDY.replace(before, after, 1))
     texts = words.split(" … ")
     if "in experiment" not in words:  # a study is read before its experiments are
@@ -108,7 +106,7 @@ WHERE = {
 
 @pytest.mark.parametrize("digits", DIGITS)
 @pytest.mark.parametrize("case", WHERE)
-def test_integers_of_many_digits(study: Path, tmp_path: Path, case: str, digits: int) -> None:
+def test_integers_of_many_digits(study, tmp_path, case, digits):
     before, after = WHERE[case]
     study.write_text(STUDY.replace(before, after.format(*[DIGITS[digits]] * 2), 1))
     result = call("run", study, "--out", tmp_path / "out", "--dry-run")
@@ -117,7 +115,7 @@ def test_integers_of_many_digits(study: Path, tmp_path: Path, case: str, digits:
 
 
 @pytest.mark.parametrize("digits", DIGITS)
-def test_an_override_of_many_digits(study: Path, tmp_path: Path, digits: int) -> None:
+def test_an_override_of_many_digits(study, tmp_path, digits):
     setting = ("--set", f"study.horizon={DIGITS[digits]}")
     result = call("run", study, "--out", tmp_path / "out", "--dry-run", *setting)
     refused(result, "[study]: horizon =", "expected an integer from 1 to 2147483647")
@@ -143,7 +141,7 @@ NESTED: dict[str, tuple[str, Callable[[int], str]]] = {
 
 @pytest.mark.parametrize("depth", [300, 3000])
 @pytest.mark.parametrize("case", NESTED)
-def test_what_is_nested_deeply(study: Path, tmp_path: Path, case: str, depth: int) -> None:
+def test_what_is_nested_deeply(study, tmp_path, case, depth):
     before, after = NESTED[case]
     study.write_text(STUDY.replace(before, after(depth), 1))
     result = call("run", study, "--out", tmp_path / "out", "--dry-run")
@@ -151,13 +149,13 @@ def test_what_is_nested_deeply(study: Path, tmp_path: Path, case: str, depth: in
     assert len(result.stderr) < 800
 
 
-def test_upper_limits_are_named(study: Path, tmp_path: Path) -> None:
+def test_upper_limits_are_named(study, tmp_path):
     study.write_text(STUDY.replace("n_environments = 6", f"n_mdps = {10**12}"))
     message = "n_mdps = 1000000000000: expected an integer from 1 to 2147483647"
     refused(call("run", study, "--out", tmp_path / "out"), "[study]", message)
 
 
-def test_a_path_that_is_too_long(study: Path, tmp_path: Path) -> None:
+def test_a_path_that_is_too_long(study, tmp_path):
     refused(call("run", study, "--out", tmp_path / ("o" * 300)), "o" * 300, "File name too long")
     refused(call("run", study, "--out", tmp_path / ("o" * 300), "--dry-run"), "File name too long")
     for command in ("scores", "status", "report", "rank", "evaluate"):
@@ -184,7 +182,7 @@ IN_A_PROBLEM: dict[str, tuple[Callable[[dict[str, Any]], None], list[str]]] = {
 
 
 @pytest.mark.parametrize("case", IN_A_PROBLEM)
-def test_a_problem_that_is_not_accepted(study: Path, tmp_path: Path, case: str) -> None:
+def test_a_problem_that_is_not_accepted(study, tmp_path, case):
     change, texts = IN_A_PROBLEM[case]
     data = json.loads(GC.read_text())
     change(data)
@@ -195,13 +193,13 @@ def test_a_problem_that_is_not_accepted(study: Path, tmp_path: Path, case: str) 
     refused(call("show", tmp_path / "mine.json"), "mine.json", *texts)
 
 
-def test_malformed_json_names_the_line(study: Path, tmp_path: Path) -> None:
+def test_malformed_json_names_the_line(study, tmp_path):
     (tmp_path / "mine.json").write_text('{\n "name": "a",\n oops\n}\n')
     study.write_text(STUDY.replace('test = "GC"', 'test = "mine.json"'))
     refused(call("run", study, "--out", tmp_path / "out"), "mine.json", "line 3")
 
 
-def test_files_that_are_not_there(study: Path, tmp_path: Path) -> None:
+def test_files_that_are_not_there(study, tmp_path):
     result = call("run", tmp_path / "none.toml", "--out", tmp_path / "out")
     refused(result, "none.toml", "No such file")
     study.write_text(STUDY.replace('test = "GC"', 'test = "none.json"'))
@@ -213,7 +211,7 @@ def test_files_that_are_not_there(study: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("command", ["rank", "scores", "report"])
-def test_a_file_is_no_directory_of_results(tmp_path: Path, command: str) -> None:
+def test_a_file_is_no_directory_of_results(tmp_path, command):
     for name in ("table.csv", "table.txt"):
         (tmp_path / name).write_text("x")
         result = call(command, tmp_path / name)
@@ -232,13 +230,11 @@ def test_a_file_is_no_directory_of_results(tmp_path: Path, command: str) -> None
         (["--set", "study.n_environments=0"], ["n_environments = 0", "expected an integer from 1"]),
     ],
 )
-def test_options_that_are_not_accepted(
-    study: Path, tmp_path: Path, arguments: list[str], texts: list[str]
-) -> None:
+def test_options_that_are_not_accepted(study, tmp_path, arguments, texts):
     refused(call("run", study, "--out", tmp_path / "out", *arguments), *texts)
 
 
-def test_unknown_names_elsewhere() -> None:
+def test_unknown_names_elsewhere():
     refused(call("show", "Gird"), "'Gird'", "did you mean 'Grid'?")
     refused(call("show", "Nothing"), "unknown problem 'Nothing' (known: ")
     refused(call("cite", "BEBB"), "'BEBB'", "did you mean 'BEB'?")
@@ -247,12 +243,12 @@ def test_unknown_names_elsewhere() -> None:
 @pytest.mark.parametrize(
     "command", ["run", "run a.toml", "list agent", "scores x --format xml", "ruin", "run --frob"]
 )
-def test_commands_that_are_not_accepted(command: str) -> None:
+def test_commands_that_are_not_accepted(command):
     assert call(*command.split()).exit_code == 2
 
 
 @pytest.fixture
-def played(study: Path, tmp_path: Path) -> Path:
+def played(study, tmp_path):
     """Results of the study."""
     folder = tmp_path / "out"
     assert call("run", study, "--out", folder, "--quiet").exit_code == 0
@@ -274,16 +270,14 @@ def contents(folder: Path) -> dict[str, bytes]:
         ("study.discount=0.5", ["discount", "0.95", "0.5"]),
     ],
 )
-def test_the_directory_of_another_study_is_left_alone(
-    study: Path, played: Path, setting: str, texts: list[str]
-) -> None:
+def test_the_directory_of_another_study_is_left_alone(study, played, setting, texts):
     before = contents(played)
     result = call("run", study, "--out", played, "--set", setting)
     refused(result, str(played), "another study", *texts)
     assert contents(played) == before
 
 
-def test_a_truncated_result_is_redone_with_a_warning(study: Path, played: Path) -> None:
+def test_a_truncated_result_is_redone_with_a_warning(study, played):
     before = call("returns", played).stdout
     path = next(iter(sorted((played / "units").glob("*.npz"))))
     path.write_bytes(path.read_bytes()[:100])
@@ -297,7 +291,7 @@ def test_a_truncated_result_is_redone_with_a_warning(study: Path, played: Path) 
 
 
 @pytest.fixture
-def read_only() -> Iterator[Path]:
+def read_only():
     """A directory that this process cannot write to, and a study in it."""
     folder = Path(tempfile.mkdtemp())
     folder.chmod(0o755)
@@ -312,14 +306,14 @@ def read_only() -> Iterator[Path]:
     shutil.rmtree(folder)
 
 
-def test_a_read_only_directory(read_only: Path) -> None:
+def test_a_read_only_directory(read_only):
     study = read_only.parent / "study.toml"
     result = call("run", study, "--out", read_only)
     refused(result, str(read_only), "Permission denied", "choose another --out")
     refused(call("run", study, "--out", read_only / "deeper"), "Permission denied")
 
 
-def test_an_output_directory_that_is_a_file(study: Path, tmp_path: Path) -> None:
+def test_an_output_directory_that_is_a_file(study, tmp_path):
     (tmp_path / "out").write_text("mine")
     out = tmp_path / "out"
     refused(call("run", study, "--out", out), str(out), "choose another --out")
@@ -338,9 +332,7 @@ class Broken(jbrl.Agent):
 """
 
 
-def test_a_unit_that_fails_is_recorded_and_the_others_go_on(
-    study: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_unit_that_fails_is_recorded_and_the_others_go_on(study, tmp_path, monkeypatch):
     monkeypatch.setattr(registry, "AGENTS", dict(registry.AGENTS))
 
     def run(name: str, program: str) -> Result:
@@ -390,7 +382,7 @@ WIDE = pd.DataFrame(np.zeros((1, 50_000)))
         (lambda: jbrl.Episodes(float("nan")), "episodes = nan: expected an integer from 1"),
     ],
 )
-def test_a_wrong_argument_in_python_is_refused_in_one_sentence(given: Any, message: str) -> None:
+def test_a_wrong_argument_in_python_is_refused_in_one_sentence(given, message):
     with pytest.raises(jbrl.JbrlError) as error:
         given()
     assert message in str(error.value) and "\n" not in str(error.value)
@@ -409,7 +401,7 @@ def test_a_wrong_argument_in_python_is_refused_in_one_sentence(given: Any, messa
         "subset search .csv --plan .toml",
     ],
 )
-def test_a_file_that_is_a_pipe_or_endless_is_not_read(tmp_path: Path, command: str) -> None:
+def test_a_file_that_is_a_pipe_or_endless_is_not_read(tmp_path, command):
     for name in ("pipe", "zero"):
         place = str(tmp_path / name)
         words = [place + word if word.startswith(".") else word for word in command.split()]
@@ -421,7 +413,7 @@ def test_a_file_that_is_a_pipe_or_endless_is_not_read(tmp_path: Path, command: s
         refused(call(*words), "it is a pipe or a device: expected a file")
 
 
-def test_memory_that_does_not_suffice_is_no_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_memory_that_does_not_suffice_is_no_traceback(monkeypatch):
     def starved(*_: Any) -> None:
         raise MemoryError("Unable to allocate 7 TiB")
 
@@ -429,7 +421,7 @@ def test_memory_that_does_not_suffice_is_no_traceback(monkeypatch: pytest.Monkey
     refused(call("show", "GC"), "the memory of this machine does not suffice: Unable to allocate 7")
 
 
-def test_no_scores_are_pointed_at_where_all_units_have_failed(tmp_path: Path) -> None:
+def test_no_scores_are_pointed_at_where_all_units_have_failed(tmp_path):
     (tmp_path / "failing.py").write_text(FAILING)
     study = tmp_path / "study.toml"
     study.write_text(STUDY.replace('"Random"', '"failing:Failing"'))

@@ -38,19 +38,19 @@ LINES = [
 ]
 
 
-def test_the_usual_ratio_is_the_median_on_machines_of_the_kind() -> None:
+def test_the_usual_ratio_is_the_median_on_machines_of_the_kind():
     assert history.usual(LINES, "mine") == {"plan": 100.0, "urn": 6.0}
     assert history.usual(LINES, "other") == {"plan": 1.0}
     assert history.usual(LINES, "new") == {}
 
 
-def test_slower_by_half_is_slower() -> None:
+def test_slower_by_half_is_slower():
     before = {"plan": 150.0, "urn": 6.0}
     assert history.worsened({"plan": 99.0, "urn": 4.1, "new": 0.1}, before) == ["plan"]
     assert history.worsened({"plan": 101.0, "urn": 60.0}, before) == []
 
 
-def test_what_is_appended_is_read(tmp_path: Path) -> None:
+def test_what_is_appended_is_read(tmp_path):
     file = tmp_path / "deep" / "history.jsonl"
     assert history.read(file) == []
     for ratio in (2.0, 4.0):
@@ -81,14 +81,14 @@ class Clock:
 
 
 @pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+def clock(monkeypatch):
     stopped = Clock()
     monkeypatch.setattr(kernels, "time", stopped)
     monkeypatch.setattr(gpu, "time", stopped)
     return stopped
 
 
-def test_the_ratio_is_of_the_least_times_and_for_each_unit(clock: Clock) -> None:
+def test_the_ratio_is_of_the_least_times_and_for_each_unit(clock):
     pair = Pair(clock.worker(0, 0.05, 0.004, 0.05), 4, clock.worker(0.05, 0.05, 0.02), 2)
     found = kernels.ratio_of(pair, 3)
     assert found["microseconds"] == pytest.approx(1_000)  # 4 ms for 4
@@ -96,7 +96,7 @@ def test_the_ratio_is_of_the_least_times_and_for_each_unit(clock: Clock) -> None
     assert found["times_numpy"] == found["numpy"] / found["microseconds"]
 
 
-def test_a_kernel_that_seems_slow_is_measured_once_more(clock: Clock) -> None:
+def test_a_kernel_that_seems_slow_is_measured_once_more(clock):
     slow_once = Kernel(
         "unlucky", lambda: Pair(clock.worker(0, 0.05, 0.05, 0.002), 1, clock.worker(0.01), 1)
     )
@@ -108,7 +108,7 @@ def test_a_kernel_that_seems_slow_is_measured_once_more(clock: Clock) -> None:
     assert [line.endswith("SLOWER") for line in told] == [False, False, True]
 
 
-def test_more_or_larger_programs_than_before_are_told(tmp_path: Path) -> None:
+def test_more_or_larger_programs_than_before_are_told(tmp_path):
     file = tmp_path / "programs.json"
     assert not check.grown({"a": 9}, file)
     known = {"jax": jax.__version__, "operations": {"a": 9, "b": 1000}}
@@ -121,7 +121,7 @@ def test_more_or_larger_programs_than_before_are_told(tmp_path: Path) -> None:
     assert not check.grown({"a": 10}, file)
 
 
-def test_units_that_differ_in_data_share_programs(tmp_path: Path) -> None:
+def test_units_that_differ_in_data_share_programs(tmp_path):
     """Of four algorithms, one with three values of a parameter: a program for each that plays, one
     that draws, one that trains BEB, and one that trains both e-Greedy and Soft-max; none is
     compiled.
@@ -140,14 +140,14 @@ def test_units_that_differ_in_data_share_programs(tmp_path: Path) -> None:
     assert set(compilation.KEPT) == before
 
 
-def test_every_figure_of_the_program_has_a_unit_and_most_of_them_a_kernel() -> None:
+def test_every_figure_of_the_program_has_a_unit_and_most_of_them_a_kernel():
     figures = kernels.cpp_figures()
     assert figures["BAMCP simulation on GC"] == 3.4
     assert figures["OPPS-DS pull of F3 on GC"] == pytest.approx(1e6 / 115)
     assert len({kernel.name for kernel in kernels.KERNELS} & set(figures)) >= 8
 
 
-def test_the_table() -> None:
+def test_the_table():
     rows = [
         {
             "kernel": "a",
@@ -177,7 +177,7 @@ def test_the_table() -> None:
 
 
 @pytest.mark.slow
-def test_the_gpu_benchmark_runs_from_end_to_end(tmp_path: Path) -> None:
+def test_the_gpu_benchmark_runs_from_end_to_end(tmp_path):
     file, figure = tmp_path / "deep" / "gpu.json", tmp_path / "gpu.svg"
     gpu.main(["--device", "cpu", "--tiny", "--budget", "100000", "--out", str(file)])
     content = json.loads(file.read_text())
@@ -208,9 +208,7 @@ def test_the_gpu_benchmark_runs_from_end_to_end(tmp_path: Path) -> None:
     assert "e-Greedy" in figure.read_text()
 
 
-def test_the_gpu_benchmark_drops_what_does_not_fit_and_goes_on_after_a_failure(
-    tmp_path: Path, clock: Clock
-) -> None:
+def test_the_gpu_benchmark_drops_what_does_not_fit_and_goes_on_after_a_failure(tmp_path, clock):
     report = gpu.Report(tmp_path / "gpu.json", {}, budget=100.0, started=0.0)
 
     def work() -> gpu.Row:
@@ -229,7 +227,7 @@ def test_the_gpu_benchmark_drops_what_does_not_fit_and_goes_on_after_a_failure(
     assert told == [{"done"}, {"failed"}, {"done"}, {"skipped"}]
 
 
-def test_results_of_the_agent_on_the_cpu_itself_agree() -> None:
+def test_results_of_the_agent_on_the_cpu_itself_agree():
     row = gpu.agent("Random", {}, "GC", 2, 8, jax.devices(), beside_cpu=True)
     assert row["agrees"] and row["same_returns"] == 1.0 and row["difference"] == 0.0
 
@@ -248,7 +246,7 @@ SCRIPTS = {
 }
 
 
-def test_rows_are_kept_with_date_versions_and_machine(tmp_path: Path) -> None:
+def test_rows_are_kept_with_date_versions_and_machine(tmp_path):
     file = tmp_path / "deep" / "rows.jsonl"
     for rate in (1, 2):
         kept.keep({"benchmark": "x", "prior": "GC", "rate": rate}, file)
@@ -262,7 +260,7 @@ def test_rows_are_kept_with_date_versions_and_machine(tmp_path: Path) -> None:
     assert kept.measured([{"rate": 1}]) == ""
 
 
-def test_numbers_have_three_digits() -> None:
+def test_numbers_have_three_digits():
     assert [kept.number(v) for v in (None, 0.06849, 1.0, 99.96, 12_345.0)] == [
         "",
         "0.0685",
@@ -273,9 +271,7 @@ def test_numbers_have_three_digits() -> None:
 
 
 @pytest.mark.parametrize("name", SCRIPTS)
-def test_the_tables_are_those_of_the_kept_rows(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_tables_are_those_of_the_kept_rows(name, tmp_path, monkeypatch):
     monkeypatch.setattr(kept, "TABLES", tmp_path)
     SCRIPTS[name].main(
         ["--tables", "--out", str(ROOT / "benchmarks" / "results" / f"{name}-cpu2.jsonl")]
@@ -286,7 +282,7 @@ def test_the_tables_are_those_of_the_kept_rows(
         assert path.read_text() == (TABLES / path.name).read_text()
 
 
-def test_every_table_is_included_and_every_inclusion_is_there() -> None:
+def test_every_table_is_included_and_every_inclusion_is_there():
     included = set()
     for page in (ROOT / "docs").rglob("*.md"):
         if "_build" not in page.parts:
@@ -296,14 +292,14 @@ def test_every_table_is_included_and_every_inclusion_is_there() -> None:
     assert {path.resolve() for path in TABLES.iterdir()} <= included
 
 
-def test_an_unknown_part_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_unknown_part_is_refused(capsys):
     with pytest.raises(SystemExit) as ended:
         opps.main(["searhc"])
     assert ended.value.code == 2
     assert "part 'searhc': expected search, overhead, batch" in capsys.readouterr().err
 
 
-def test_kept_rows_are_json_lines() -> None:
+def test_kept_rows_are_json_lines():
     for name in SCRIPTS:
         for line in (ROOT / f"benchmarks/results/{name}-cpu2.jsonl").read_text().splitlines():
             assert isinstance(json.loads(line), dict)

@@ -32,7 +32,7 @@ def table(done: Result) -> pd.DataFrame:
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory) -> Path:
+def folder(tmp_path_factory):
     place = tmp_path_factory.mktemp("bsuite")
     write_folder(golden("scores_a").runs, place / "A")
     write_folder(golden("scores_partial").runs, place / "P")
@@ -195,7 +195,7 @@ def test_other_suites_and_kinds_are_refused():
 
 
 @pytest.fixture(scope="module")
-def results(tmp_path_factory) -> Results:
+def results(tmp_path_factory):
     """Random in two settings of one program, two lifetimes each."""
     names = [f"bsuite/discounting_chain/{index}" for index in (0, 3)]
     study = {

@@ -64,7 +64,7 @@ VARIANTS = ("", "_noise", "_scale")
         for variant in (VARIANTS if name in ("bandit", "catch", "mnist") else ("",))
     ],
 )
-def test_regrets_of_random_play_are_those_that_theory_predicts(experiment: str) -> None:
+def test_regrets_of_random_play_are_those_that_theory_predicts(experiment):
     mean, deviation = ANALYTIC[experiment.removesuffix("_noise").removesuffix("_scale")]
     averages, episodes = regrets(experiment)
     assert abs(averages.mean() - mean) < Z * deviation / (episodes * len(averages)) ** 0.5
@@ -124,9 +124,7 @@ def car(rng: np.random.Generator) -> np.ndarray:
         ("cartpole_swingup", cart(True), 1, ""),
     ],
 )
-def test_regrets_of_random_play_are_those_of_a_simulation(
-    name: str, simulate: Callable, settings: int, variant: str
-) -> None:
+def test_regrets_of_random_play_are_those_of_a_simulation(name, simulate, settings, variant):
     expected = simulate(np.random.default_rng(20))
     averages, episodes = regrets(name + variant)
     averages = averages[:settings]
@@ -135,7 +133,7 @@ def test_regrets_of_random_play_are_those_of_a_simulation(
     assert abs(averages.mean() - expected.mean()) <= Z * error
 
 
-def test_bad_episodes_of_deep_sea() -> None:
+def test_bad_episodes_of_deep_sea():
     """Random reaches the treasure of a sea of size N in 1 of 2^N episodes."""
     averages, episodes = regrets("deep_sea")
     sizes = np.array([s["size"] for s in EXPERIMENTS["deep_sea"].settings])
@@ -144,7 +142,7 @@ def test_bad_episodes_of_deep_sea() -> None:
     assert (1 - averages)[sizes == 10].sum() > 0
 
 
-def test_scores_of_random_play() -> None:
+def test_scores_of_random_play():
     """The scores that the original's rules give to these regrets.
 
     Noise around zero is clipped upwards. Groups of noise and scale differ by luck alone: their

@@ -2,7 +2,6 @@
 
 import itertools
 import json
-from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
 from types import SimpleNamespace
@@ -33,12 +32,12 @@ TINY = {"horizon": 8, "budget": "10 min", "online": "1 s", "epsilon": 0.2}
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def folder(tmp_path_factory):
     return tmp_path_factory.mktemp("choice")
 
 
 @pytest.fixture(scope="module", autouse=True)
-def no_bracket() -> Iterator[None]:
+def no_bracket():
     """Leave out the bracket, which takes seconds and is tested by itself."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(import_module("jbrl.verdict"), "LEAST_BRACKET", float("inf"))
@@ -46,7 +45,7 @@ def no_bracket() -> Iterator[None]:
 
 
 @pytest.fixture(scope="module")
-def choice(folder: Path) -> Choice:
+def choice(folder):
     return jbrl.choose("GC(n_states=3)", candidates=["e-Greedy", "Q-learning"], out=folder, **TINY)
 
 
@@ -56,7 +55,7 @@ def plain(choice: Choice) -> dict[str, object]:
     return {k: v for k, v in content.items() if k not in ("answer", "seconds", "busy")}
 
 
-def test_the_answer_names_an_agent_and_scores_it_afresh(choice: Choice, folder: Path) -> None:
+def test_the_answer_names_an_agent_and_scores_it_afresh(choice, folder):
     assert choice.outcome == "answered"
     assert choice.recommended in ("e-Greedy", "Q-learning")
     mean, low, high = choice.score
@@ -73,19 +72,19 @@ def test_the_answer_names_an_agent_and_scores_it_afresh(choice: Choice, folder: 
     assert choice.recommended in page and "mathdefault" not in page  # numbers, not TeX
 
 
-def test_the_policy_in_the_folder_acts(choice: Choice, folder: Path) -> None:
+def test_the_policy_in_the_folder_acts(choice, folder):
     policy = jbrl.load_policy(folder / "policy")
     assert policy.limits == {"offline": 60.0, "online": 1.0}
     assert policy.digest == choice.policy.digest
     assert policy.start(seed=1).act(0) in range(3)
 
 
-def test_what_was_played_is_kept_and_gives_the_same_answer(choice: Choice, folder: Path) -> None:
+def test_what_was_played_is_kept_and_gives_the_same_answer(choice, folder):
     again = jbrl.choose("GC(n_states=3)", candidates=["e-Greedy", "Q-learning"], out=folder, **TINY)
     assert plain(again) == plain(choice)
 
 
-def test_an_interruption_ends_in_the_answer_so_far(choice: Choice, folder: Path) -> None:
+def test_an_interruption_ends_in_the_answer_so_far(choice, folder):
     def interrupt(step: str, done: int, total: int) -> None:
         if "environments" in step:
             raise KeyboardInterrupt
@@ -104,7 +103,7 @@ def test_an_interruption_ends_in_the_answer_so_far(choice: Choice, folder: Path)
     assert json.loads((folder / "choice.json").read_text())["outcome"] == "interrupted"
 
 
-def test_scores_are_those_of_play(choice: Choice) -> None:
+def test_scores_are_those_of_play(choice):
     """Number 64 is where the second block begins."""
     first = next(one for one in choice.standings if one.name == "e-Greedy")
     played = jbrl.play("e-Greedy", test="GC(n_states=3)", horizon=8, n_environments=128)
@@ -113,7 +112,7 @@ def test_scores_are_those_of_play(choice: Choice) -> None:
     assert means[128] == pytest.approx(played.returns.mean(), rel=1e-12)
 
 
-def test_nobody_keeps_a_limit_that_is_too_short() -> None:
+def test_nobody_keeps_a_limit_that_is_too_short():
     # a size of problems at which the compiler has aborted in the decisions of SBOSS
     words = "choose GC(n_states=4) --horizon 8 --online 1ns --candidates SBOSS --format json"
     result = CliRunner().invoke(app, words.split())
@@ -137,7 +136,7 @@ def test_nobody_keeps_a_limit_that_is_too_short() -> None:
         ({"candidates": ["BEBE"]}, "did you mean 'BEB'"),
     ],
 )
-def test_wrong_input_is_refused(given: dict[str, object], message: str) -> None:
+def test_wrong_input_is_refused(given, message):
     with pytest.raises(JbrlError, match=message):
         jbrl.choose("GC(n_states=3)", **given)
 
@@ -146,11 +145,11 @@ def test_wrong_input_is_refused(given: dict[str, object], message: str) -> None:
     ("text", "seconds"),
     [("60 s", 60), ("1ms", 1e-3), ("10min", 600), ("50 µs", 5e-5), (2, 2), ("1e-3", 1e-3)],
 )
-def test_durations(text: object, seconds: float) -> None:
+def test_durations(text, seconds):
     assert parse_seconds("online", text) == pytest.approx(seconds)
 
 
-def test_candidates_may_be_those_of_a_study(tmp_path: Path) -> None:
+def test_candidates_may_be_those_of_a_study(tmp_path):
     path = tmp_path / "study.toml"
     path.write_text(
         """
@@ -168,7 +167,7 @@ def test_candidates_may_be_those_of_a_study(tmp_path: Path) -> None:
     assert {one.status for one in choice.standings} == {"over a limit"}
 
 
-def test_a_portfolio_suits_the_problem_and_its_limits() -> None:
+def test_a_portfolio_suits_the_problem_and_its_limits():
     names = {}
     for limit in (1e-6, 1e-1):
         for name in ("GC", "Catch"):
@@ -242,9 +241,7 @@ class Simulated(Racer):
         (0.1, [4, 5], 75, 1, 4),  # no time for 300 of them
     ],
 )
-def test_decisions_that_were_slow_by_chance_are_measured_again(
-    median: float, p99: list[float], spent: float, measured: int, kept: float
-) -> None:
+def test_decisions_that_were_slow_by_chance_are_measured_again(median, p99, spent, measured, kept):
     asked: list[int] = []
 
     def latency(n: int) -> Latency:
@@ -259,7 +256,7 @@ def test_decisions_that_were_slow_by_chance_are_measured_again(
 
 
 @pytest.mark.parametrize("name", ["GC", "Catch", "CartPole"])
-def test_a_choice_ends_within_its_budget(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_choice_ends_within_its_budget(name, monkeypatch):
     """Estimates are off by up to six times, on a machine that is quick, slow or busy."""
     chosen = problem(name)
     protocol = Protocol(chosen, chosen, 256, 0, chosen.lifetime, 0.95)
@@ -287,7 +284,7 @@ def test_a_choice_ends_within_its_budget(name: str, monkeypatch: pytest.MonkeyPa
 
 
 @pytest.mark.parametrize("upper", [1e3, 1.0])
-def test_what_an_answer_rests_on(upper: float, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_an_answer_rests_on(upper, monkeypatch):
     """A better candidate over the limit is named, the winner is trained again, and the race ends
     where no agent can be better.
     """
@@ -317,7 +314,7 @@ def test_what_an_answer_rests_on(upper: float, monkeypatch: pytest.MonkeyPatch) 
     assert choice.bracket == (0.5, upper)
 
 
-def test_means_stand_with_the_digits_of_their_errors() -> None:
+def test_means_stand_with_the_digits_of_their_errors():
     figures = {"algorithm": "", "status": "tied", "n": 8}
     standings = [
         Standing(name=name, mean=mean, standard_error=error, **figures)
@@ -327,7 +324,7 @@ def test_means_stand_with_the_digits_of_their_errors() -> None:
 
 
 @pytest.mark.parametrize(("n_candidates", "certified"), [(1, True), (40, False)])
-def test_who_leads_by_chance_is_not_certified(n_candidates: int, certified: bool) -> None:
+def test_who_leads_by_chance_is_not_certified(n_candidates, certified):
     """The limit of one candidate is above the value that is asked for, those of 40 are not."""
     race = Race(["first"], span=1.0, epsilon=0.1)
     race.add("first", np.ones(16))
@@ -340,7 +337,7 @@ def test_who_leads_by_chance_is_not_certified(n_candidates: int, certified: bool
 
 
 @pytest.mark.slow
-def test_a_search_that_was_cut_off_goes_on_where_it_stopped(tmp_path: Path) -> None:
+def test_a_search_that_was_cut_off_goes_on_where_it_stopped(tmp_path):
     chosen = problem("GC(n_states=3)")
     protocol = Protocol(chosen, chosen, 256, 0, Steps(8), 0.95)
     one = candidate(AGENTS["OPPS-DS"].agent(budget=2000), protocol)  # type: ignore[call-arg]
@@ -362,9 +359,7 @@ def test_a_search_that_was_cut_off_goes_on_where_it_stopped(tmp_path: Path) -> N
 
 
 @pytest.mark.slow
-def test_an_environment_of_ones_own_is_a_problem(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_environment_of_ones_own_is_a_problem(tmp_path, monkeypatch):
     monkeypatch.chdir(EXAMPLES)
     seen: list[list[str]] = []
     rules = {"episodes": 2, "online": "1 s", "epsilon": 0.9, "budget": "3 min"}

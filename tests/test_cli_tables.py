@@ -27,7 +27,7 @@ KEPT = Path(__file__).parents[1] / "experiments" / "published" / "paper-cpu"
 
 
 @pytest.mark.parametrize("table", ["ranks", "pairs", "orders"])
-def test_rank_stays_within_100_columns_and_keeps_every_agent(table: str) -> None:
+def test_rank_stays_within_100_columns_and_keeps_every_agent(table):
     options = ("--experiment", "GC", "--experiment", "Grid", "--resamples", 20, "--table", table)
     narrow = call("rank", KEPT, *options).stdout
     assert max(map(len, narrow.splitlines())) <= 100
@@ -43,7 +43,7 @@ def test_rank_stays_within_100_columns_and_keeps_every_agent(table: str) -> None
         assert max(map(len, wide.splitlines())) > 100
 
 
-def test_long_texts_continue_on_the_next_line() -> None:
+def test_long_texts_continue_on_the_next_line():
     table = pd.DataFrame({"agent": ["a long name of an agent " * 3], "mean": [1.5]})
     assert len(_aligned(table)) == 2
     lines = _aligned(table, 40)
@@ -53,7 +53,7 @@ def test_long_texts_continue_on_the_next_line() -> None:
     assert [line.split()[-1] for line in lines[:2]] == ["mean", "1.5"]
 
 
-def test_parameters_become_columns() -> None:
+def test_parameters_become_columns():
     table = pd.DataFrame(
         {
             "algorithm": ["A", "A", "B", "C"],
@@ -70,7 +70,7 @@ def test_parameters_become_columns() -> None:
 
 
 @pytest.mark.parametrize("command", ["scores", pytest.param("returns", marks=pytest.mark.slow)])
-def test_parameter_columns_on_request(command: str) -> None:
+def test_parameter_columns_on_request(command):
     plain, wide = rows(command, KEPT), rows(command, KEPT, "--parameter-columns")
     for before, after in islice(zip(plain, wide, strict=True), 2_000):
         assert "parameters" not in after
@@ -92,7 +92,7 @@ def test_parameter_columns_on_request(command: str) -> None:
         (1_047_600, "12 d 3 h"),
     ],
 )
-def test_durations_in_words(seconds: float, text: str) -> None:
+def test_durations_in_words(seconds, text):
     assert duration(seconds) == text
 
 
@@ -116,7 +116,7 @@ algorithm = "Random"
 
 
 @pytest.fixture(scope="module")
-def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def out(tmp_path_factory):
     folder = tmp_path_factory.mktemp("episodes")
     (folder / "study.toml").write_text(STUDY)
     result = call("run", folder / "study.toml", "--out", folder / "out")
@@ -126,14 +126,14 @@ def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.slow
-def test_the_manifest_says_how_experiments_are_played_and_scored(out: Path) -> None:
+def test_the_manifest_says_how_experiments_are_played_and_scored(out):
     expected = Rules("mean return per episode", "3 episodes")
     assert rules_of(jbrl.Results(out).manifest) == {"Chain-10d": expected, "Grid": expected}
     # it is the same study still
     assert call("run", out.parent / "study.toml", "--out", out).exit_code == 0
 
 
-def test_scores_say_what_they_are(out: Path) -> None:
+def test_scores_say_what_they_are(out):
     table = [line.split("  ") for line in call("scores", out).stdout.splitlines()]
     header, first = ([text.strip() for text in row if text] for row in table[:2])
     assert header[:5] == ["experiment", "test", "algorithm", "n", "mean"]
@@ -145,7 +145,7 @@ def test_scores_say_what_they_are(out: Path) -> None:
     assert len(returns) == 2 * 20 and all(-200 <= float(r["score"]) <= -8 for r in returns[:20])
 
 
-def test_the_page_speaks_of_environments(out: Path, tmp_path: Path) -> None:
+def test_the_page_speaks_of_environments(out, tmp_path):
     assert call("report", out, "--out", tmp_path, "--html", "--markdown").exit_code == 0
     for page in ("index.html", "markdown/report.md"):
         text = (tmp_path / page).read_text().replace("</span><span>", ", ")
@@ -154,14 +154,14 @@ def test_the_page_speaks_of_environments(out: Path, tmp_path: Path) -> None:
         assert "MDP" not in text and "discount" not in text.replace("are not discounted", "")
 
 
-def test_an_archive_keeps_the_rules(out: Path, tmp_path: Path) -> None:
+def test_an_archive_keeps_the_rules(out, tmp_path):
     assert call("archive", out, "--out", tmp_path / "kept").exit_code == 0
     kept, whole = (jbrl.Results(folder).manifest for folder in (tmp_path / "kept", out))
     assert rules_of(kept) == rules_of(whole)
     assert call("scores", tmp_path / "kept").stdout == call("scores", out).stdout
 
 
-def test_what_makes_no_sense_is_refused_in_one_sentence(out: Path) -> None:
+def test_what_makes_no_sense_is_refused_in_one_sentence(out):
     for command, words in (
         (("compare", out), "none of the published cells has been played"),
         (("rank", out), "Random {} stands alone"),
@@ -172,7 +172,7 @@ def test_what_makes_no_sense_is_refused_in_one_sentence(out: Path) -> None:
         assert result.exit_code == 2 and words in result.stderr, result.output
 
 
-def test_status_counts_lifetimes(out: Path, tmp_path: Path) -> None:
+def test_status_counts_lifetimes(out, tmp_path):
     assert call("status", out).stdout == "residents: 2 of 2 units done\n"
     worker = Worker(
         "host", 1, None, 5.0, 0.0, True, "Grid/Random seed 0", 4, 20, None, ("x",), None
@@ -218,7 +218,7 @@ def test_status_counts_lifetimes(out: Path, tmp_path: Path) -> None:
     assert lines(soon, tmp_path)[0].endswith("about 1 min 0 s to go")
 
 
-def test_what_was_found_is_said_in_a_few_words() -> None:
+def test_what_was_found_is_said_in_a_few_words():
     for strategy, text in (
         ({"weights": 1234, "parameters": {}}, "1,234 weights in 2 s"),
         ({"parameters": {"formula": "Q0/Q2"}}, "Q0/Q2 in 2 s"),
@@ -236,13 +236,13 @@ def test_what_was_found_is_said_in_a_few_words() -> None:
         (["a", "b"], [0, 1], ["parameters", "failed"]),
     ],
 )
-def test_columns_that_say_nothing_are_left_out(settings, failed, left) -> None:
+def test_columns_that_say_nothing_are_left_out(settings, failed, left):
     table = pd.DataFrame({"algorithm": "BEB", "parameters": settings, "failed": failed})
     assert list(_without_needless_columns(table)) == ["algorithm", *left]
 
 
 @pytest.mark.slow
-def test_agents_that_only_some_experiments_have(tmp_path: Path) -> None:
+def test_agents_that_only_some_experiments_have(tmp_path):
     """A mixed study is ranked experiment by experiment, where nothing else can be done."""
     tables = {
         "study": {"name": "mixed", "n_environments": 5, "horizon": 20},
@@ -262,7 +262,7 @@ def test_agents_that_only_some_experiments_have(tmp_path: Path) -> None:
     )
 
 
-def test_show_lists_the_settings_of_an_environment() -> None:
+def test_show_lists_the_settings_of_an_environment():
     text = call("show", "DeepSea(size=5)").stdout.splitlines()
     assert text[0] == "Deep sea (DeepSea(size=5)): observations OneHot(25) and 2 actions"
     assert text[2] == "Lifetime, unless a study says otherwise: 10,000 episodes."
@@ -272,7 +272,7 @@ def test_show_lists_the_settings_of_an_environment() -> None:
     assert "  force = 0.001: " in call("show", "MountainCar").stdout
 
 
-def test_environments_can_be_cited() -> None:
+def test_environments_can_be_cited():
     assert "Jordan, Scott M." in call("cite", "MountainCar").stdout
     assert "did you mean 'MountainCar'" in call("cite", "MountainCat").stderr
 
@@ -281,8 +281,8 @@ def test_environments_can_be_cited() -> None:
     ("between", "quiet", "said"), [(0, False, 3), (1e9, False, 0), (0, True, 0)]
 )
 def test_where_there_is_no_terminal_progress_is_a_line_now_and_then(
-    between: float, quiet: bool, said: int, monkeypatch, capsys
-) -> None:
+    between, quiet, said, monkeypatch, capsys
+):
     monkeypatch.setattr(output, "SECONDS_BETWEEN_LINES", between)
     with output.progress_bars(quiet=quiet) as show:
         for done in range(3):

@@ -15,21 +15,19 @@ ROOT = Path(__file__).parents[1]
 
 
 @pytest.mark.parametrize("name", datasets.DATASETS)
-def test_each_dataset_is_read(name: str) -> None:
+def test_each_dataset_is_read(name):
     found = jbrl.load_results(name)
     table = found if isinstance(found, pd.DataFrame) else found.returns
     assert len(table) > 0
 
 
-def test_card_and_metadata_describe_the_files() -> None:
+def test_card_and_metadata_describe_the_files():
     folder = ROOT / "experiments/published"
     assert json.loads((folder / datasets.METADATA).read_text(encoding="utf-8")) == croissant()
     assert (folder / "README.md").read_text(encoding="utf-8") == card()
 
 
-def test_a_changed_or_missing_file_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_changed_or_missing_file_is_refused(tmp_path, monkeypatch):
     for name in ("tabular.csv", datasets.METADATA):
         shutil.copy(ROOT / "experiments/published" / name, tmp_path)
     monkeypatch.setattr(datasets, "FOLDERS", (tmp_path,))

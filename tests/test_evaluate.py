@@ -38,7 +38,7 @@ def tables_of(*arguments: object) -> dict:
 
 
 @pytest.fixture(scope="module")
-def table(tmp_path_factory) -> Path:
+def table(tmp_path_factory):
     path = tmp_path_factory.mktemp("evaluate") / "mini.csv"
     mini().to_csv(path, index=False)
     return path

@@ -90,7 +90,7 @@ QUICK = {"Random", "BAMCP", "PPO"}  # one that plans, and one whose lifetime has
         for name in sorted(set(AGENTS) - SEARCHES)
     ],
 )
-def test_programs_are_lowered_for_cuda_without_calls_that_only_a_cpu_has(name: str) -> None:
+def test_programs_are_lowered_for_cuda_without_calls_that_only_a_cpu_has(name):
     """A lifetime, or a round of training on the prior; searches play other agents of the register
     on the prior.
     """

@@ -222,7 +222,7 @@ KNOWN = Path(__file__).parents[1] / "experiments" / "evaluation" / "resimulated.
 
 
 @pytest.fixture(scope="module")
-def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def small(tmp_path_factory):
     """The first 40 trials of three algorithms on three environments."""
     table = pd.read_parquet(KNOWN)
     table = table[
@@ -234,7 +234,7 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def test_all_cells_that_were_simulated_before_agree() -> None:
+def test_all_cells_that_were_simulated_before_agree():
     """An earlier simulation by another program: 99 cells, of which 75 have samples of their own."""
     result = call("compare", KNOWN, "--to", "jordan2020", "--format", "csv")
     assert result.exit_code == 0
@@ -247,7 +247,7 @@ def test_all_cells_that_were_simulated_before_agree() -> None:
     )
 
 
-def test_cells_are_printed_and_written(small: Path, tmp_path: Path) -> None:
+def test_cells_are_printed_and_written(small, tmp_path):
     result = call("compare", small, "--to", "jordan2020", "--out", tmp_path / "out")
     assert result.exit_code == 0
     assert re.search(r"^Chain-10d +AC +40 ", result.stdout, re.MULTILINE)
@@ -276,7 +276,7 @@ def results_of(study: dict, folder: Path) -> None:
         store.save(unit, HEADER, np.arange(unit.protocol.n_environments) - 200.0 - number)
 
 
-def test_experiments_are_known_by_their_problem(tmp_path: Path) -> None:
+def test_experiments_are_known_by_their_problem(tmp_path):
     """And each may have its own number of environments; those of others are left out."""
     beyond = {"name": "no part of it", "problem": "DeepSea", "episodes": 5}
     study = {**STUDY, "experiments": [STUDY["experiments"][0], beyond]}
@@ -294,7 +294,7 @@ def test_experiments_are_known_by_their_problem(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_trials_with_nan_are_counted(tmp_path: Path) -> None:
+def test_trials_with_nan_are_counted(tmp_path):
     """Steps of a billion overflow on all trials of one cell; an archive has no counts."""
     file = tmp_path / "large.toml"
     file.write_text(
@@ -325,7 +325,7 @@ def test_trials_with_nan_are_counted(tmp_path: Path) -> None:
     assert "NaN" not in result.stderr
 
 
-def test_bad_input_is_refused_in_one_sentence(tmp_path: Path) -> None:
+def test_bad_input_is_refused_in_one_sentence(tmp_path):
     results_of({**STUDY, "agents": STUDY["agents"][:1]}, tmp_path / "short")
     result = call("compare", tmp_path / "short", "--to", "jordan2020")
     assert result.exit_code == 2

@@ -3,7 +3,6 @@
 import dataclasses
 import subprocess
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,7 +12,7 @@ from benchmarks.mutants import MUTANTS, Mutant
 
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
-def test_each_is_a_change_of_the_source_and_has_tests(mutant: Mutant) -> None:
+def test_each_is_a_change_of_the_source_and_has_tests(mutant):
     source = (mutants.ROOT / mutant.path).read_text()
     changed = mutants.mutated(mutant, source)
     assert changed != source
@@ -23,18 +22,18 @@ def test_each_is_a_change_of_the_source_and_has_tests(mutant: Mutant) -> None:
     assert files and all(f"def {name}(" in "".join(files) for name in named if name)
 
 
-def test_names_differ() -> None:
+def test_names_differ():
     assert len({mutant.name for mutant in MUTANTS}) == len(MUTANTS) > 20
 
 
-def test_text_that_is_not_there_once_is_refused() -> None:
+def test_text_that_is_not_there_once_is_refused():
     mutant = dataclasses.replace(MUTANTS[0], old="abc", new="d")
     for source, count in (("nothing", 0), ("abc abc", 2)):
         with pytest.raises(ValueError, match=f"'abc' {count} times: expected once"):
             mutants.mutated(mutant, source)
 
 
-def test_outcomes_are_of_these_mutants_and_the_table_tells_them() -> None:
+def test_outcomes_are_of_these_mutants_and_the_table_tells_them():
     found = mutants.read()
     assert list(found) == [mutant.name for mutant in MUTANTS]
     assert all(found[mutant.name]["breaks"] == mutant.breaks for mutant in MUTANTS)
@@ -42,7 +41,7 @@ def test_outcomes_are_of_these_mutants_and_the_table_tells_them() -> None:
     assert table == mutants.markdown(list(found.values()))
 
 
-def test_a_sample_is_drawn_from_all_modules_and_knows_their_tests(tmp_path: Path) -> None:
+def test_a_sample_is_drawn_from_all_modules_and_knows_their_tests(tmp_path):
     source = "def f(x: int = 4):\n    return max(x, 1) if x < 3 else g(x, -x)\n"
     found = {m.new for m in mutations.mutations("one.py", source)}
     assert found >= {"x <= 3", "min(x, 1)", "g(-x, x)", "(x)", "8", "6", "2"}
@@ -61,7 +60,7 @@ Played = Callable[..., dict[str, Any]]
 
 
 @pytest.fixture
-def played(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Played:
+def played(tmp_path, monkeypatch):
     """Plays a mutant of a package of one line, with pytest that ends as is said."""
     (tmp_path / "jbrl").mkdir()
     (tmp_path / "jbrl" / "one.py").write_text("x = 1\n")
@@ -88,12 +87,12 @@ def played(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Played:
     ("code", "expected"),
     [(0, ("survived", "")), (1, ("killed", "t.py::x")), (-1, ("timed out", ""))],
 )
-def test_what_becomes_of_a_mutant(played: Played, code: int, expected: tuple[str, str]) -> None:
+def test_what_becomes_of_a_mutant(played, code, expected):
     found = played(code)
     assert (found["outcome"], found["by"]) == expected
 
 
-def test_a_mutant_is_not_killed_by_tests_that_fail_without_it_or_do_not_run(played: Played) -> None:
+def test_a_mutant_is_not_killed_by_tests_that_fail_without_it_or_do_not_run(played):
     with pytest.raises(RuntimeError, match=r"off-by-one: t\.py::x fails without it, too"):
         played(1, plain=1)
     with pytest.raises(RuntimeError, match="pytest ended with 4"):

@@ -155,11 +155,11 @@ def of_none(key: Any) -> Any:
         (of_none, "a key does not depend on index"),
     ],
 )
-def test_faults_of_draws_are_found(function: Any, fault: str) -> None:
+def test_faults_of_draws_are_found(function, fault):
     assert fault in draws_of(function, KEY, varies="index").faults
 
 
-def test_draws_of_branches_and_of_loops_with_keys_of_their_own_are_no_faults() -> None:
+def test_draws_of_branches_and_of_loops_with_keys_of_their_own_are_no_faults():
     def right(key: Any, chosen: Any) -> Any:
         first, second, third = jax.random.split(key, 3)
         either = lax.cond(chosen, jax.random.normal, jax.random.uniform, first)
@@ -175,7 +175,7 @@ def test_draws_of_branches_and_of_loops_with_keys_of_their_own_are_no_faults() -
 
 
 @pytest.mark.parametrize("name", sorted(AGENTS))
-def test_draws_of_a_lifetime_of_each_agent(name: str) -> None:
+def test_draws_of_a_lifetime_of_each_agent(name):
     """Of T decisions in a finite MDP where the agent plays that, else of episodes; of one that is
     trained on its prior, of a round.
     """
@@ -211,7 +211,7 @@ def draws_of_training(agent: Any, prior: Any) -> Any:
 
 
 @pytest.mark.parametrize("name", sorted(ENVIRONMENTS))
-def test_draws_of_each_environment(name: str) -> None:
+def test_draws_of_each_environment(name):
     """Of the noise of rewards, too, whose key is made of that of the step."""
     environment = RewardNoise(as_arrays(problem(name).environment))
     state, _ = environment.reset(KEY)

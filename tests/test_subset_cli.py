@@ -30,12 +30,12 @@ SEARCH = ("--size", 2, "--target", "mean", "--folds", 4, "--min-rows", 6, "--qui
 
 
 @pytest.fixture(scope="module")
-def scores() -> np.ndarray:
+def scores():
     return matrix(20, m=16, n=5, holes=0.08)
 
 
 @pytest.fixture
-def table(tmp_path: Path, scores: np.ndarray) -> Path:
+def table(tmp_path, scores):
     """A score table with further columns: a target and a family for each algorithm."""
     path = tmp_path / "scores.csv"
     rows = table_of(scores, NAMES)
@@ -52,7 +52,7 @@ def found(*arguments: object) -> dict:
     return json.loads(result.stdout)
 
 
-def test_json_has_what_was_searched_for(table: Path, scores: np.ndarray) -> None:
+def test_json_has_what_was_searched_for(table, scores):
     printed = found(table, *SEARCH)
     assert set(printed) >= {"best", "next", "counts", "settings"}
     assert set(printed["best"]) >= KEYS and all(set(fit) >= KEYS for fit in printed["next"])
@@ -67,7 +67,7 @@ def test_json_has_what_was_searched_for(table: Path, scores: np.ndarray) -> None
     assert printed["best"]["n"] + len(printed["best"]["excluded"]) == 16
 
 
-def test_the_table_says_the_same_and_a_model_predicts(table: Path, tmp_path: Path) -> None:
+def test_the_table_says_the_same_and_a_model_predicts(table, tmp_path):
     model = tmp_path / "model.json"
     shown = call("subset", "search", table, *SEARCH, "--save", model, "--ask", "C,D")
     assert shown.exit_code == 0, shown.output
@@ -80,7 +80,7 @@ def test_the_table_says_the_same_and_a_model_predicts(table: Path, tmp_path: Pat
     assert row["lower"] < row["estimate"] < row["upper"]
 
 
-def test_targets_groups_and_names_with_commas(table: Path) -> None:
+def test_targets_groups_and_names_with_commas(table):
     names = ("--force-in", "grid(2,3)", "--pool", "C")
     columns = ("--target", "truth", "--groups", "family")
     by_column = found(table, *SEARCH, *columns, *names)
@@ -88,7 +88,7 @@ def test_targets_groups_and_names_with_commas(table: Path) -> None:
     assert by_column["settings"]["target"] == "custom" and by_column["settings"]["grouped"] is True
 
 
-def test_a_plan_builds_upon_its_steps(table: Path, tmp_path: Path) -> None:
+def test_a_plan_builds_upon_its_steps(table, tmp_path):
     plan = tmp_path / "plan.toml"
     plan.write_text(
         '[[steps]]\nname = "two"\nsize = 2\n[[steps]]\nname = "one"\nsize = 1\npool = ["two"]\n'
@@ -99,7 +99,7 @@ def test_a_plan_builds_upon_its_steps(table: Path, tmp_path: Path) -> None:
     assert steps[1]["counts"]["total"] == 2
 
 
-def test_a_preset_is_a_file_of_options_that_others_override(table: Path, tmp_path: Path) -> None:
+def test_a_preset_is_a_file_of_options_that_others_override(table, tmp_path):
     preset = tmp_path / "mine.toml"
     preset.write_text('size = 2\ntarget = "mean"\nfolds = 4\nmin_rows = 6\npool = ["C", "D"]\n')
     assert set(found(table, "--preset", preset, "--nested", 0)["best"]["subset"]) == {"C", "D"}
@@ -127,7 +127,7 @@ def test_a_preset_is_a_file_of_options_that_others_override(table: Path, tmp_pat
         ("[[steps", "not valid TOML"),
     ],
 )
-def test_plans_that_are_not_accepted(tmp_path: Path, text: str, message: str) -> None:
+def test_plans_that_are_not_accepted(tmp_path, text, message):
     (tmp_path / "plan.toml").write_text(text)
     with pytest.raises(JbrlError, match=message):
         read_plan(tmp_path / "plan.toml")
@@ -152,7 +152,7 @@ IN_THE_TABLE: dict[str, Callable[[pd.DataFrame], pd.DataFrame]] = {
 
 
 @pytest.mark.parametrize("words", IN_THE_TABLE)
-def test_tables_that_are_not_accepted(table: Path, words: str) -> None:
+def test_tables_that_are_not_accepted(table, words):
     changed = IN_THE_TABLE[words](pd.read_csv(table, dtype={"score": object}))
     changed.to_csv(table, index=False)
     refused(call("subset", "search", table, *SEARCH, "--folds", 2), *words.split(" … "))
@@ -182,7 +182,7 @@ def test_tables_that_are_not_accepted(table: Path, words: str) -> None:
         ("--save no/where.json", "where.json … cannot be written"),
     ],
 )
-def test_options_that_are_not_accepted(table: Path, arguments: str, words: str) -> None:
+def test_options_that_are_not_accepted(table, arguments, words):
     refused(call("subset", "search", table, *SEARCH, *arguments.split()), *words.split(" … "))
 
 
@@ -194,14 +194,14 @@ def written(path: Path, rows: list[tuple[str, str, float]]) -> Path:
 
 
 @pytest.fixture
-def model(table: Path, tmp_path: Path) -> Path:
+def model(table, tmp_path):
     """The model of the best subset."""
     path = tmp_path / "model.json"
     assert call("subset", "search", table, *SEARCH, "--save", path).exit_code == 0
     return path
 
 
-def test_models_and_scores_that_are_not_accepted(table: Path, model: Path, tmp_path: Path) -> None:
+def test_models_and_scores_that_are_not_accepted(table, model, tmp_path):
     whole = json.loads(model.read_text())
     one, other = whole["environments"]
     few = written(tmp_path / "few.csv", [("mine", one, 1.0)])
@@ -213,13 +213,13 @@ def test_models_and_scores_that_are_not_accepted(table: Path, model: Path, tmp_p
     refused(call("subset", "predict", model, few), "model.json", message)
 
 
-def test_folds_of_groups_need_as_many_groups() -> None:
+def test_folds_of_groups_need_as_many_groups():
     with pytest.raises(JbrlError, match="at most 2, the number of groups"):
         Folds(3, groups=("a", "b", "a"))
 
 
 @pytest.mark.slow
-def test_noise_is_not_sold(tmp_path: Path) -> None:
+def test_noise_is_not_sold(tmp_path):
     """12 algorithms, 20 environments of noise, 15,504 subsets: the first figure
     predicts nothing.
     """
@@ -236,7 +236,7 @@ def test_noise_is_not_sold(tmp_path: Path) -> None:
     assert fitted > 0.8  # of the subset that was chosen for it
 
 
-def test_several_scores_of_a_cell_can_be_averaged(model: Path, tmp_path: Path) -> None:
+def test_several_scores_of_a_cell_can_be_averaged(model, tmp_path):
     best = json.loads(model.read_text())
     rows = [("mine", name, score) for name in best["environments"] for score in (4.0, 6.0)]
     new = written(tmp_path / "new.csv", rows)

@@ -43,7 +43,7 @@ def build(source: Path, out: Path, kind: str) -> Path:
 
 
 @pytest.fixture(scope="module")
-def sdist(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def sdist(tmp_path_factory):
     """The unpacked source distribution."""
     folder = tmp_path_factory.mktemp("sdist")
     with tarfile.open(build(ROOT, folder, "sdist")) as archive:
@@ -53,13 +53,13 @@ def sdist(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def wheel(sdist: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def wheel(sdist, tmp_path_factory):
     """The wheel that is built from the source distribution, not from the checkout."""
     return build(sdist, tmp_path_factory.mktemp("wheel"), "wheel")
 
 
 @pytest.fixture(scope="module")
-def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def installed(wheel, tmp_path_factory):
     """A virtual environment with the wheel; its dependencies are those of this process."""
     folder = tmp_path_factory.mktemp("installed") / "venv"
     run(sys.executable, "-m", "venv", "--without-pip", folder, folder=ROOT)
@@ -72,7 +72,7 @@ def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "bin"
 
 
-def test_the_source_distribution_holds_what_is_needed_to_work_on_it(sdist: Path) -> None:
+def test_the_source_distribution_holds_what_is_needed_to_work_on_it(sdist):
     for name in ("Makefile", "constraints.txt", "CONTRIBUTING.md", "CHANGELOG.md", "LICENSE"):
         assert (sdist / name).is_file()
     for name in ("tests/test_wheel.py", "docs/conf.py", "experiments/quick.toml"):
@@ -80,7 +80,7 @@ def test_the_source_distribution_holds_what_is_needed_to_work_on_it(sdist: Path)
     assert (sdist / "benchmarks/results/table.md").is_file()
 
 
-def test_the_wheel_holds_every_file_of_the_package(wheel: Path) -> None:
+def test_the_wheel_holds_every_file_of_the_package(wheel):
     with zipfile.ZipFile(wheel) as archive:
         names = set(archive.namelist())
         (metadata,) = (name for name in names if name.endswith("METADATA"))
@@ -97,9 +97,7 @@ def test_the_wheel_holds_every_file_of_the_package(wheel: Path) -> None:
 
 
 @pytest.mark.slow
-def test_the_installed_command_works_away_from_the_checkout(
-    installed: Path, tmp_path: Path
-) -> None:
+def test_the_installed_command_works_away_from_the_checkout(installed, tmp_path):
     where = "import jbrl; print(jbrl.__file__)"
     found = run(installed / "python", "-c", where, folder=tmp_path)
     assert Path(found.strip()).is_relative_to(installed.parent)

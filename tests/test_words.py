@@ -45,11 +45,11 @@ def banned(text: str) -> list[str]:
         ('"""Results depend on the seed."""', []),
     ],
 )
-def test_a_banned_phrase_is_found_across_lines(text: str, expected: list[str]) -> None:
+def test_a_banned_phrase_is_found_across_lines(text, expected):
     assert banned(text) == expected
 
 
-def test_no_text_has_a_banned_phrase() -> None:
+def test_no_text_has_a_banned_phrase():
     wrong = [
         f"{path.relative_to(ROOT)}: {phrase}"
         for path in CODE + PAGES
@@ -58,7 +58,7 @@ def test_no_text_has_a_banned_phrase() -> None:
     assert not wrong, "\n".join(wrong)
 
 
-def test_no_docstring_begins_with_an_interrogative() -> None:
+def test_no_docstring_begins_with_an_interrogative():
     wrong = [
         f"{path.relative_to(ROOT)}: {match.group()}"
         for path in CODE
@@ -72,14 +72,14 @@ def python(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
 
 
-def test_import_contracts_hold() -> None:
+def test_import_contracts_hold():
     program = "from importlinter.cli import lint_imports_command as lint; lint()"
     done = python(program, "--no-cache", "--no-logo")
     assert done.returncode == 0, done.stdout + done.stderr
     assert " kept, 0 broken" in done.stdout
 
 
-def test_playing_needs_neither_terminal_nor_report() -> None:
+def test_playing_needs_neither_terminal_nor_report():
     # None: cannot be imported
     hidden = ("typer", "rich", "jinja2", "matplotlib")
     done = python(

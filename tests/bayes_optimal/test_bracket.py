@@ -23,7 +23,7 @@ from jbrl.study.storage.files import read_json
 from tests.bayes_optimal.exact import PRIORS, exact, problem
 
 
-def test_the_whole_lifetime_is_exact() -> None:
+def test_the_whole_lifetime_is_exact():
     two = problem(PRIORS["fractions"])
     found = jbrl.bound(two, discount=0.9, horizon=5, decisions=5)
     value = exact(two.mdps, 0.9, 5)
@@ -31,7 +31,7 @@ def test_the_whole_lifetime_is_exact() -> None:
     assert found.confidence == 1
 
 
-def test_the_horizon_needs_no_estimate_however_far_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_horizon_needs_no_estimate_however_far_it_is(monkeypatch):
     monkeypatch.setattr(plans, "MOST_DECISIONS", 2)
     two = problem(PRIORS["fractions"])
     assert jbrl.bound(two, discount=0.9, horizon=4, decisions=4).confidence == 1
@@ -45,9 +45,7 @@ def kept(folder: Path) -> dict[Path, dict[str, object]]:
     return {path: {**piece, "seconds": None} for path, piece in found.items()}
 
 
-def test_a_bracket_contains_the_value_and_resumes(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_bracket_contains_the_value_and_resumes(tmp_path, monkeypatch):
     two = problem(PRIORS["unlike"])
     arguments = {"discount": 0.9, "horizon": 5, "decisions": 2}
     found = jbrl.bound(two, **arguments, out=tmp_path)
@@ -78,7 +76,7 @@ def test_a_bracket_contains_the_value_and_resumes(
 ABSORBING = ([[[1, 1], [1, 1]], [[0, 1], [0, 1]]], [[[0, 1], [0, 2]], [[0, 0], [0, 0]]])
 
 
-def test_a_goal_that_ends_all() -> None:
+def test_a_goal_that_ends_all():
     goal = problem(ABSORBING)
     found = jbrl.bound(goal, discount=0.9, horizon=6, decisions=1)
     assert found.lower <= exact(goal.mdps, 0.9, 6) <= found.upper
@@ -94,7 +92,7 @@ def rare(chance: float, reward: float) -> DirichletProblem:
 
 @pytest.mark.parametrize("chance", [1e-6, 3e-5, 1e-4])
 @pytest.mark.parametrize("sign", [1, -1])
-def test_rare_events_make_no_bracket_false(chance: float, sign: int) -> None:
+def test_rare_events_make_no_bracket_false(chance, sign):
     """Student's limits missed the value in most of these; those that hold for any distribution
     miss it in at most 2.5 of 100.
     """
@@ -104,7 +102,7 @@ def test_rare_events_make_no_bracket_false(chance: float, sign: int) -> None:
     assert found.certified
 
 
-def test_ends_that_contradict_each_other_are_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ends_that_contradict_each_other_are_replaced(monkeypatch):
     """By those that need no sample."""
     monkeypatch.setattr(bracket, "lower_limit", lambda *_: 1e6)
     two = problem(PRIORS["unlike"])
@@ -114,7 +112,7 @@ def test_ends_that_contradict_each_other_are_replaced(monkeypatch: pytest.Monkey
     assert "certain" in _lines(found)[1]
 
 
-def test_what_is_known_without_a_sample_is_exact() -> None:
+def test_what_is_known_without_a_sample_is_exact():
     """Nothing counts after the first reward, so one decision ahead is enough."""
     two = problem(PRIORS["unlike"])
     found = jbrl.bound(two, discount=0.0, horizon=5, decisions=1)
@@ -123,7 +121,7 @@ def test_what_is_known_without_a_sample_is_exact() -> None:
 
 
 @pytest.mark.parametrize(("arms", "pulls"), [(2, 8), (3, 5)])
-def test_a_bandit_is_solved_exactly(arms: int, pulls: int) -> None:
+def test_a_bandit_is_solved_exactly(arms, pulls):
     """By induction over what the arms have shown, a pull being two decisions."""
 
     @functools.cache
@@ -148,7 +146,7 @@ def test_a_bandit_is_solved_exactly(arms: int, pulls: int) -> None:
     assert found.rarest is None
 
 
-def test_a_bandit_of_a_long_lifetime_is_known_to_within_an_error() -> None:
+def test_a_bandit_of_a_long_lifetime_is_known_to_within_an_error():
     """Where the look-ahead ends at the horizon, the limits of Gittins indices agree with it."""
     name = 'Bandit(arms=2,prior="1 1; 1 3")'
     found = jbrl.bound(name, discount=0.6, horizon=40)
@@ -160,7 +158,7 @@ def test_a_bandit_of_a_long_lifetime_is_known_to_within_an_error() -> None:
     assert "Gittins indices" in _lines(found)[2]
 
 
-def test_the_command_says_what_a_bracket_assumes_and_what_it_may_not_see() -> None:
+def test_the_command_says_what_a_bracket_assumes_and_what_it_may_not_see():
     one = rare(1e-6, 1e6)
     found = jbrl.bound(one, horizon=6, decisions=1, played=64)
     played = dataclasses.replace(
@@ -179,7 +177,7 @@ def test_the_command_says_what_a_bracket_assumes_and_what_it_may_not_see() -> No
     assert normal.as_dict()["certified"] is False
 
 
-def test_the_command_prints_json() -> None:
+def test_the_command_prints_json():
     result = CliRunner().invoke(
         app,
         [
@@ -204,7 +202,7 @@ def test_the_command_prints_json() -> None:
 
 
 @pytest.mark.slow
-def test_what_a_study_has_found_may_earn_the_lower_end(tmp_path: Path) -> None:
+def test_what_a_study_has_found_may_earn_the_lower_end(tmp_path):
     small = "GC(n_states=2,n_actions=2)"
     study = {
         "study": {"name": "small", "n_mdps": 4, "horizon": 3},
@@ -238,7 +236,7 @@ def test_what_a_study_has_found_may_earn_the_lower_end(tmp_path: Path) -> None:
     assert "nothing was found or trained on GDL" in refused.stderr
 
 
-def test_the_command_prints_text() -> None:
+def test_the_command_prints_text():
     result = CliRunner().invoke(
         app, ["bound", "GC(n_states=2,n_actions=2)", "--horizon", "2", "--decisions", "2"]
     )
@@ -247,9 +245,7 @@ def test_the_command_prints_text() -> None:
 
 
 @pytest.mark.parametrize("by", ["memory", "budget"])
-def test_the_command_says_what_limits_the_decisions(
-    by: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_command_says_what_limits_the_decisions(by, monkeypatch):
     layers = Layers(make_model(problem(PRIORS["unlike"]).mdps))
     sizes = Sizes(layers)
     third = sizes.of(3)
@@ -305,7 +301,7 @@ COUNTED = ("GC", "--decisions", "60")
     [pytest.param(a, marks=pytest.mark.slow) if a == COUNTED else a for a in REFUSED],
     ids=" ".join,
 )
-def test_bad_input_is_refused_in_one_sentence(arguments: tuple[str, ...]) -> None:
+def test_bad_input_is_refused_in_one_sentence(arguments):
     result = CliRunner().invoke(app, ["bound", *arguments])
     assert result.exit_code == 2, result.output
     assert result.stderr.startswith("error: ")

@@ -2,7 +2,6 @@
 
 import functools
 import itertools
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -98,7 +97,7 @@ def twin(moves: Moves, backs: int, probabilities: np.ndarray, values: np.ndarray
 
 @pytest.mark.parametrize("backs", [0, 1, 2])
 @pytest.mark.parametrize("mdps", [jbrl.problem("Grid(rows=2,columns=2)").mdps, unlike()])
-def test_agrees_with_its_twin(mdps: DirichletMDPs, backs: int) -> None:
+def test_agrees_with_its_twin(mdps, backs):
     model = make_model(mdps)
     moves = find_moves(model)
     assert moves is not None
@@ -114,7 +113,7 @@ def test_agrees_with_its_twin(mdps: DirichletMDPs, backs: int) -> None:
 
 
 @pytest.mark.parametrize("mdps", [jbrl.problem("Grid(rows=1,columns=3)").mdps, unlike()])
-def test_lies_above_the_exact_value(mdps: DirichletMDPs) -> None:
+def test_lies_above_the_exact_value(mdps):
     """The error of the sample is far below what forgetting adds. Later than after 7 decisions there
     is less than a hundredth to earn.
     """
@@ -124,14 +123,14 @@ def test_lies_above_the_exact_value(mdps: DirichletMDPs) -> None:
     assert exact(mdps, 0.5, 7) < value
 
 
-def test_is_lower_than_what_an_agent_earns_that_is_shown_the_mdp() -> None:
+def test_is_lower_than_what_an_agent_earns_that_is_shown_the_mdp():
     relaxed = forgetting(make_model(jbrl.problem("Grid(rows=2,columns=3)").mdps), 0.8, 250, 1, 1.0)
     assert relaxed is not None
     found = relaxed.replication(2**11, np.random.SeedSequence(0))
     assert found.value < found.clairvoyant
 
 
-def test_its_margin_covers_what_estimates_miss() -> None:
+def test_its_margin_covers_what_estimates_miss():
     """Of 60 averages over 64 MDPs, whose mean is above the bound, none is farther below it than the
     margin at 90 %, which assumes nothing but a second moment: 7 are expected by chance at most.
     """
@@ -146,9 +145,7 @@ def test_its_margin_covers_what_estimates_miss() -> None:
 
 
 @pytest.mark.parametrize("mdps", [jbrl.problem("Grid(rows=2,columns=2)").mdps, unlike()])
-def test_a_failure_never_raises_the_value_and_a_success_never_lowers_it(
-    mdps: DirichletMDPs,
-) -> None:
+def test_a_failure_never_raises_the_value_and_a_success_never_lowers_it(mdps):
     """The proof of the bound rests on it."""
     weights, rewards = np.asarray(mdps.concentrations), np.asarray(mdps.rewards)
     value = exact(mdps, DISCOUNT, 5)
@@ -162,7 +159,7 @@ def test_a_failure_never_raises_the_value_and_a_success_never_lowers_it(
             assert other <= value + 1e-6 if y == x else other >= value - 1e-6
 
 
-def test_problems_of_moves_are_found() -> None:
+def test_problems_of_moves_are_found():
     assert len(moves_of("Grid").all) == 80  # of 100, 20 of which lead into a wall
     assert sum(move.reward > 0 for move in moves_of("Grid").all) == 2
     for name in ("GC", "GDL", "UGrid(rows=2,columns=2)"):
@@ -174,13 +171,13 @@ def test_problems_of_moves_are_found() -> None:
     assert find_moves(make_model(distribution(weights, rewards + 1))) is None  # staying pays
 
 
-def test_a_tree_that_is_too_large_is_not_grown(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_tree_that_is_too_large_is_not_grown(monkeypatch):
     monkeypatch.setattr(moves_module, "MOST_NODES", 1000)
     assert grow(moves_of("Grid"), 1) is None
     assert grow(moves_of("Grid(rows=2,columns=2)"), 1) is not None
 
 
-def test_less_time_allows_fewer_moves_back() -> None:
+def test_less_time_allows_fewer_moves_back():
     model = make_model(jbrl.problem("Grid(rows=2,columns=3)").mdps)
     moves = moves_of("Grid(rows=2,columns=3)")
     grown = grow(moves, 0)
@@ -194,7 +191,7 @@ def test_less_time_allows_fewer_moves_back() -> None:
 
 
 @pytest.mark.slow
-def test_a_bracket_of_a_problem_of_moves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_bracket_of_a_problem_of_moves(tmp_path, monkeypatch):
     """The upper end is that of forgetting, and the work goes on from pieces."""
     name = "Grid(rows=2,columns=2)"
     arguments = {"discount": 0.5, "horizon": 7, "decisions": 0}

@@ -2,7 +2,6 @@
 
 import dataclasses
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -40,7 +39,7 @@ def replications(one: HiddenAhead, n: int, n_mdps: int = 1024) -> np.ndarray:
     return np.array([one.replication(control, n_mdps, seed).value for seed in seeds])
 
 
-def test_between_two_visits_against_value_iteration_by_hand() -> None:
+def test_between_two_visits_against_value_iteration_by_hand():
     model = make_model(jbrl.problem("GC(n_states=3,n_actions=2)").mdps)
     rows = tuple(np.exp(one) for one in samples.draw(model, 4, 1).log_rows)
     between = Between(model, rows, 0.9, hidden=2)
@@ -66,7 +65,7 @@ def test_between_two_visits_against_value_iteration_by_hand() -> None:
 
 
 @pytest.mark.parametrize("name", ["unlike", "fractions"])
-def test_the_worth_against_expectimax_with_the_other_rows_known(name: str) -> None:
+def test_the_worth_against_expectimax_with_the_other_rows_known(name):
     """With 10^8 pseudo-counts a row is as good as known. After 7 decisions there is at most
     5 / 2^7 / (1 - 1/2) to earn or to lose.
     """
@@ -86,7 +85,7 @@ def test_the_worth_against_expectimax_with_the_other_rows_known(name: str) -> No
         assert found != pytest.approx(between.at(first, between.most)[0], abs=0.08)
 
 
-def test_shown_rows_are_worth_what_value_iteration_gives() -> None:
+def test_shown_rows_are_worth_what_value_iteration_gives():
     """No outcome before all is shown: the mean over MDPs of the optimal value; 5 standard errors,
     the seeds are fixed.
     """
@@ -105,7 +104,7 @@ def test_shown_rows_are_worth_what_value_iteration_gives() -> None:
     assert found.mean() == pytest.approx(expected.mean(), abs=5 * error)
 
 
-def test_leaves_against_the_posterior() -> None:
+def test_leaves_against_the_posterior():
     """5 combined standard errors, the seeds are fixed."""
     ahead = ahead_of(problem(PRIORS["fractions"]).mdps, 3)
     layers, number = ahead.layers, 1
@@ -142,7 +141,7 @@ def test_leaves_against_the_posterior() -> None:
 
 @pytest.mark.first_case_quick
 @pytest.mark.parametrize("number", [0, 1])
-def test_lies_between_the_exact_value_and_being_shown_everything(number: int) -> None:
+def test_lies_between_the_exact_value_and_being_shown_everything(number):
     """Slack of 20 standard errors of four replications, as in `test_look_ahead`."""
     mdps = jbrl.problem(SMALL).mdps
     value = ahead_of(mdps, HORIZON).extremes()[0]
@@ -158,7 +157,7 @@ def test_lies_between_the_exact_value_and_being_shown_everything(number: int) ->
         before = float(samples.mean())
 
 
-def test_cells_with_more_outcomes_than_are_counted_are_shown_everything() -> None:
+def test_cells_with_more_outcomes_than_are_counted_are_shown_everything():
     ahead = ahead_of(jbrl.problem(SMALL).mdps, 4)
     few, many = (replications(hidden_of(ahead, 1, trials), 2).mean() for trials in (1, 6))
     shown = ahead.replication(
@@ -168,7 +167,7 @@ def test_cells_with_more_outcomes_than_are_counted_are_shown_everything() -> Non
 
 
 @pytest.mark.slow
-def test_the_state_that_is_hidden_follows_a_permutation_of_the_states() -> None:
+def test_the_state_that_is_hidden_follows_a_permutation_of_the_states():
     mdps = jbrl.problem("GC(n_states=3,n_actions=2)").mdps
     order = [2, 0, 1]  # the old state of each new one
     at = np.ix_(order, [1, 0], order)
@@ -185,7 +184,7 @@ def test_the_state_that_is_hidden_follows_a_permutation_of_the_states() -> None:
 
 
 @pytest.mark.slow
-def test_merging_exchangeable_states_leaves_the_bound_valid() -> None:
+def test_merging_exchangeable_states_leaves_the_bound_valid():
     """States 1 and 2 are exchangeable: neither may be hidden, the others may."""
     layers = Layers(make_model(jbrl.problem("UGC(n_states=4,n_actions=2)").mdps))
     ahead = LookAhead(layers, DISCOUNT, HORIZON, 2, threads=1)
@@ -195,7 +194,7 @@ def test_merging_exchangeable_states_leaves_the_bound_valid() -> None:
     assert replications(hidden_of(apart, 3, 3), 2, 512).mean() == pytest.approx(merged, rel=1e-3)
 
 
-def test_nothing_is_hidden_where_it_takes_too_long() -> None:
+def test_nothing_is_hidden_where_it_takes_too_long():
     ahead = ahead_of(jbrl.problem(SMALL).mdps, 2)
     one = hidden_of(ahead, 1, 3)
     least = one.seconds(hidden_ahead.LEAST_MDPS)
@@ -207,7 +206,7 @@ def test_nothing_is_hidden_where_it_takes_too_long() -> None:
     assert hide(ahead_of(certain, 0), np.random.SeedSequence(0)) is None
 
 
-def test_threads_change_no_bit() -> None:
+def test_threads_change_no_bit():
     layers = Layers(make_model(jbrl.problem(SMALL).mdps))
     found = []
     for threads in (1, 2):
@@ -217,7 +216,7 @@ def test_threads_change_no_bit() -> None:
 
 
 @pytest.mark.slow
-def test_a_bracket_rests_on_it_and_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_bracket_rests_on_it_and_goes_on(tmp_path, monkeypatch):
     monkeypatch.setattr(hidden_ahead, "USUAL_MDPS", 1024)
     arguments = {"discount": DISCOUNT, "horizon": HORIZON, "decisions": 2}
     found = jbrl.bound(SMALL, **arguments, out=tmp_path)
@@ -233,7 +232,7 @@ def test_a_bracket_rests_on_it_and_goes_on(tmp_path: Path, monkeypatch: pytest.M
 
 
 @pytest.mark.slow
-def test_coverage() -> None:
+def test_coverage():
     """The exact value lies above the limit of eight replications, of few MDPs, no more often than
     stated: in 200 runs at most 12 times by 2.5 %, which chance exceeds in 1 of 1,000.
     """
@@ -264,7 +263,7 @@ def misses(numbers: range) -> int:
     return missed
 
 
-def test_few_limits_are_false() -> None:
+def test_few_limits_are_false():
     """Of ordinary problems and of one with a rare outcome. Two misses of at most eight at 97.5 %
     occur once in 60 runs; seeds are fixed.
     """
@@ -272,6 +271,6 @@ def test_few_limits_are_false() -> None:
 
 
 @pytest.mark.slow
-def test_limits_are_false_as_seldom_as_they_say() -> None:
+def test_limits_are_false_as_seldom_as_they_say():
     """Of 200 to 400 limits; 20 misses of 400 at 97.5 % occur once in 300 runs; seeds are fixed."""
     assert misses(range(4, 204)) <= 19

@@ -46,7 +46,7 @@ def posterior_draws(model: Model, cell: Cell, layers: Layers, n: int) -> tuple[t
 
 
 @pytest.mark.parametrize("name", PRIORS)
-def test_draws_follow_the_prior(name: str) -> None:
+def test_draws_follow_the_prior(name):
     """Means and second moments of 2^15 draws are those of the Dirichlet prior, but for 4.5 standard
     errors of a number between 0 and 1; the seed is fixed.
     """
@@ -63,7 +63,7 @@ def test_draws_follow_the_prior(name: str) -> None:
         assert own @ own.T / own.shape[1] == pytest.approx(second, abs=0.0125)
 
 
-def test_clairvoyant_values_against_value_iteration_by_hand() -> None:
+def test_clairvoyant_values_against_value_iteration_by_hand():
     mdps = problem(PRIORS["zeros"]).mdps
     model = make_model(mdps)
     drawn = samples.draw(model, 4, 1)
@@ -78,7 +78,7 @@ def test_clairvoyant_values_against_value_iteration_by_hand() -> None:
         assert found[LEFT][:, m] == pytest.approx(expected, rel=1e-6)
 
 
-def test_curvatures_that_are_0_take_no_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_curvatures_that_are_0_take_no_memory(monkeypatch):
     monkeypatch.setattr(samples, "MOST_SQUARED", 0)
     model = make_model(problem(PRIORS["fractions"]).mdps)
     layers = Layers(model)
@@ -95,7 +95,7 @@ def test_curvatures_that_are_0_take_no_memory(monkeypatch: pytest.MonkeyPatch) -
 
 
 @pytest.mark.parametrize("name", ["zeros", "fractions"])
-def test_leaves_against_the_posterior(name: str) -> None:
+def test_leaves_against_the_posterior(name):
     """5 combined standard errors: missed by chance in 1 of 90,000 comparisons, of which there are
     about ten; the seeds are fixed.
     """
@@ -119,7 +119,7 @@ def test_leaves_against_the_posterior(name: str) -> None:
         assert np.mean(found) == pytest.approx(np.mean(drawn_values), abs=5 * error + 1e-9)
 
 
-def test_what_an_mdp_adds_to_a_policy_is_a_mean_of_its_values() -> None:
+def test_what_an_mdp_adds_to_a_policy_is_a_mean_of_its_values():
     """With three exchangeable rows in a state and the values 1 everywhere, each MDP alone makes all
     policies worth 1 after the look-ahead; the best policy would be worth more if weights did not
     count all ways to exchange rows.
@@ -135,7 +135,7 @@ def test_what_an_mdp_adds_to_a_policy_is_a_mean_of_its_values() -> None:
 
 
 @pytest.mark.parametrize("most", [2**15, 8])
-def test_bounds_of_the_control_function_hold(most: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bounds_of_the_control_function_hold(most, monkeypatch):
     """In MDPs of all kinds, with all vertices tried and with few of them."""
     monkeypatch.setattr(samples, "MOST_VERTICES", most)
     weights = np.full((3, 2, 3), 0.3)
@@ -152,7 +152,7 @@ def test_bounds_of_the_control_function_hold(most: int, monkeypatch: pytest.Monk
         assert ((high - low) < 2.5 * np.ptp(found, axis=1)).all()
 
 
-def test_where_each_step_pays_the_same_means_are_worth_all_of_them() -> None:
+def test_where_each_step_pays_the_same_means_are_worth_all_of_them():
     """After one sweep nothing changes any more but by the same in each state: 1 / (1 - g)."""
     layers = Layers(make_model(distribution(np.ones((2, 2, 2)), np.ones((2, 2, 2)), 0)))
     cells = layers.layer(1)

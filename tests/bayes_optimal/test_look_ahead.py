@@ -28,7 +28,7 @@ def look_ahead(mdps: DirichletMDPs, decisions: int, horizon: int, **options: boo
 
 @pytest.mark.parametrize("first", [0, 1, -1])
 @pytest.mark.parametrize("name", PRIORS)
-def test_equals_the_exact_value_at_the_horizon(name: str, first: int) -> None:
+def test_equals_the_exact_value_at_the_horizon(name, first):
     mdps = problem(PRIORS[name], first).mdps
     for horizon in (1, 2, 5):
         expected = exact(mdps, DISCOUNT, horizon)
@@ -53,7 +53,7 @@ def distributions(draw: st.DrawFn) -> DirichletMDPs:
 
 @settings(max_examples=40, deadline=None)
 @given(distributions())
-def test_any_small_distribution(mdps: DirichletMDPs) -> None:
+def test_any_small_distribution(mdps):
     expected = exact(mdps, DISCOUNT, 3)
     for merge_states in (True, False):
         found = look_ahead(mdps, 3, 3, merge_states=merge_states).extremes()[0]
@@ -62,7 +62,7 @@ def test_any_small_distribution(mdps: DirichletMDPs) -> None:
 
 @settings(max_examples=20, deadline=None)
 @given(distributions(), st.randoms(use_true_random=False))
-def test_permuting_states_and_actions_changes_nothing(mdps: DirichletMDPs, random: object) -> None:
+def test_permuting_states_and_actions_changes_nothing(mdps, random):
     states, actions = list(range(mdps.n_states)), list(range(mdps.n_actions))
     random.shuffle(states), random.shuffle(actions)  # type: ignore[attr-defined]
     at = np.ix_(states, actions, states)
@@ -77,7 +77,7 @@ def test_permuting_states_and_actions_changes_nothing(mdps: DirichletMDPs, rando
 
 
 @pytest.mark.parametrize("name", PRIORS)
-def test_the_ends_contain_the_value_and_close(name: str) -> None:
+def test_the_ends_contain_the_value_and_close(name):
     """Upper ends with a slack of 20 standard errors of four replications: missed by chance in 1 of
     7,000 comparisons (Student, 3 degrees of freedom), with seeds that are fixed.
     """
@@ -100,7 +100,7 @@ def test_the_ends_contain_the_value_and_close(name: str) -> None:
     assert widths[-1] < widths[0]
 
 
-def test_merging_exchangeable_actions_changes_nothing() -> None:
+def test_merging_exchangeable_actions_changes_nothing():
     """The same model, its rows said to be all different, has more counts and the same value."""
     model = make_model(find("GC").mdps)
     blocks = tuple(
@@ -115,7 +115,7 @@ def test_merging_exchangeable_actions_changes_nothing() -> None:
     assert values[0] == pytest.approx(values[1], abs=1e-12)
 
 
-def test_two_kinds_of_actions_are_not_mixed_up() -> None:
+def test_two_kinds_of_actions_are_not_mixed_up():
     """By hand, two decisions in GC with one action apart from two equal ones: 4 + 4 + 4 + 5."""
     mdps = find("GC").mdps
     apart = np.asarray(mdps.rewards).copy()
@@ -123,7 +123,7 @@ def test_two_kinds_of_actions_are_not_mixed_up() -> None:
     assert Layers(make_model(distribution(mdps.concentrations, apart, 0))).count(2) == 17
 
 
-def test_exchangeable_states_are_merged(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_exchangeable_states_are_merged(monkeypatch):
     """The transposition of the grid is found, and leaves values as they are."""
     mdps = find("Grid(rows=3,columns=3)").mdps
     merged, unmerged = Layers(make_model(mdps)), Layers(make_model(mdps), merge_states=False)
@@ -137,7 +137,7 @@ def test_exchangeable_states_are_merged(monkeypatch: pytest.MonkeyPatch) -> None
     assert not model.symmetries(make_model(mdps))
 
 
-def test_threads_change_no_bit() -> None:
+def test_threads_change_no_bit():
     layers = Layers(make_model(find("GC").mdps))
     found = []
     for threads in (1, 2):
@@ -188,9 +188,7 @@ def chosen(mdps: DirichletMDPs, horizon: int) -> float:
         (alike(4, 2, 1, 3.0), 3),
     ],
 )
-def test_lies_above_the_exact_value_and_what_a_choice_earns(
-    mdps: DirichletMDPs, horizon: int
-) -> None:
+def test_lies_above_the_exact_value_and_what_a_choice_earns(mdps, horizon):
     relaxed = repeats(make_model(mdps), DISCOUNT, horizon)
     assert relaxed is not None
     value = exact(mdps, DISCOUNT, horizon)
@@ -198,7 +196,7 @@ def test_lies_above_the_exact_value_and_what_a_choice_earns(
 
 
 @pytest.mark.parametrize("horizon", [1, 2, 3])
-def test_is_the_value_of_the_mean_while_nothing_repeats(horizon: int) -> None:
+def test_is_the_value_of_the_mean_while_nothing_repeats(horizon):
     """With 10^6 pseudo-counts for each transition nothing is learned."""
     mdps = alike(5, 2, 2, 1e6)
     relaxed = repeats(make_model(mdps), DISCOUNT, horizon)
@@ -207,7 +205,7 @@ def test_is_the_value_of_the_mean_while_nothing_repeats(horizon: int) -> None:
     assert relaxed.value() == pytest.approx(mean, abs=1e-4)
 
 
-def test_on_ugrid_learning_adds_less_than_a_tenth() -> None:
+def test_on_ugrid_learning_adds_less_than_a_tenth():
     model = make_model(jbrl.problem("UGrid").mdps)
     values = [repeats(model, 0.95, horizon).value() for horizon in (60, 250)]  # type: ignore[union-attr]
     assert values[0] < values[1] < 0.661
@@ -215,11 +213,11 @@ def test_on_ugrid_learning_adds_less_than_a_tenth() -> None:
 
 
 @pytest.mark.parametrize("name", ["GC", "Grid", "UGC", "UGDL"])
-def test_other_problems_are_left_alone(name: str) -> None:
+def test_other_problems_are_left_alone(name):
     assert repeats(make_model(jbrl.problem(name).mdps), 0.95, 250) is None
 
 
-def test_rows_that_differ_or_pay_in_other_ways_are_left_alone() -> None:
+def test_rows_that_differ_or_pay_in_other_ways_are_left_alone():
     mdps = alike(4, 2, 1, 1.0)
     weights, rewards = np.asarray(mdps.concentrations), np.asarray(mdps.rewards)
     unequal, two, negative = weights.copy(), rewards.copy(), rewards.copy()

@@ -49,9 +49,7 @@ def default(name: str) -> Agent:
     return find_agent(name, Path.cwd()).agent()
 
 
-def test_the_policy_that_is_certified_is_the_one_that_was_tried(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_the_policy_that_is_certified_is_the_one_that_was_tried(monkeypatch):
     played: list[tuple[Any, int]] = []
 
     def play(agent: Any, *, n_environments: int, seed: int, **_: Any) -> SimpleNamespace:
@@ -73,7 +71,7 @@ def test_the_policy_that_is_certified_is_the_one_that_was_tried(
     assert len({seed for _, seed in played}) == 3
 
 
-def test_chance_is_taken_from_the_returns_of_an_agent(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_chance_is_taken_from_the_returns_of_an_agent(monkeypatch):
     drawn = np.random.default_rng(0)
     moves = {"states": drawn.integers(2, size=(20, 6)), "actions": drawn.integers(2, size=(20, 5))}
     played = SimpleNamespace(
@@ -85,7 +83,7 @@ def test_chance_is_taken_from_the_returns_of_an_agent(monkeypatch: pytest.Monkey
     np.testing.assert_array_equal(returns, expected)
 
 
-def test_an_agent_that_diverges_earns_no_lower_end(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_agent_that_diverges_earns_no_lower_end(monkeypatch):
     lost = SimpleNamespace(
         returns=np.array([1.0, np.nan]), learned=None, failure="PPO has diverged"
     )
@@ -94,9 +92,7 @@ def test_an_agent_that_diverges_earns_no_lower_end(monkeypatch: pytest.MonkeyPat
         policies(default("PPO"))[-1].play(2, np.random.SeedSequence(1))
 
 
-def test_pieces_of_an_agent_are_known_by_its_parameters_and_source(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_pieces_of_an_agent_are_known_by_its_parameters_and_source(monkeypatch):
     def digest(name: str, **parameters: float) -> str:
         agent = dataclasses.replace(default("e-Greedy"), **parameters)
         return policies(agent, name)[-1].digest
@@ -111,7 +107,7 @@ def test_pieces_of_an_agent_are_known_by_its_parameters_and_source(
     assert digest("BeliefPPO by 64 lifetimes, f9f2d842") == ""
 
 
-def test_a_budget_bounds_the_trials_of_agents(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_budget_bounds_the_trials_of_agents(monkeypatch):
     """As many lifetimes as fit by the estimates of the time of a decision and of a search."""
     monkeypatch.setattr(lower, "decision_seconds", lambda *_: 1e-3)
     monkeypatch.setattr(lower, "search_seconds", lambda *_: 4.0)
@@ -125,9 +121,7 @@ def test_a_budget_bounds_the_trials_of_agents(monkeypatch: pytest.MonkeyPatch) -
     assert all(one.fitting(8192, 1e-9) == 8192 for one in suggested)
 
 
-def test_an_agent_that_does_not_fit_into_the_budget_is_refused(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_an_agent_that_does_not_fit_into_the_budget_is_refused(monkeypatch):
     """256 lifetimes of 250 decisions, 0.1 seconds each, two agents, a fifth of the budget for both:
     64,000 seconds and more.
     """
@@ -162,7 +156,7 @@ LAWS: dict[
 
 
 @pytest.mark.parametrize("name", LAWS)
-def test_limits_fail_as_seldom_as_they_say(name: str) -> None:
+def test_limits_fail_as_seldom_as_they_say(name):
     """Below and above, of a law and of its mirror image, where a rare event is a catastrophe."""
     draw, mean, most = LAWS[name]
     generator = np.random.default_rng(2)
@@ -180,7 +174,7 @@ def test_limits_fail_as_seldom_as_they_say(name: str) -> None:
     assert (misses <= MOST_MISSES).all()
 
 
-def test_limits_are_near_the_mean_of_ordinary_samples() -> None:
+def test_limits_are_near_the_mean_of_ordinary_samples():
     """Student's limits are 1.96 standard errors away."""
     x = np.random.default_rng(4).random(20_000)
     error = x.std() / len(x) ** 0.5
@@ -219,7 +213,7 @@ def by_hand(mdps: object, states: np.ndarray, actions: np.ndarray) -> float:
 
 
 @pytest.mark.parametrize("name", ["fractions", "zeros"])
-def test_agrees_with_sums_by_hand(name: str) -> None:
+def test_agrees_with_sums_by_hand(name):
     two = problem(PRIORS[name])
     played = jbrl.play(
         "Random", prior=two, n_environments=20, horizon=HORIZON, discount=DISCOUNT, record=True
@@ -232,7 +226,7 @@ def test_agrees_with_sums_by_hand(name: str) -> None:
 
 
 @pytest.mark.slow
-def test_has_the_mean_0_and_most_of_the_variance() -> None:
+def test_has_the_mean_0_and_most_of_the_variance():
     """4.5 standard errors; the seed is fixed."""
     played = jbrl.play("e-Greedy", prior="GDL", n_environments=2048, record=True)
     found = Chance(jbrl.problem("GDL").mdps, 0.95, 250).of(played.trajectories)
@@ -241,7 +235,7 @@ def test_has_the_mean_0_and_most_of_the_variance() -> None:
 
 
 @pytest.fixture(autouse=True)
-def few_samples(monkeypatch: pytest.MonkeyPatch) -> None:
+def few_samples(monkeypatch):
     """Limits hold for any number of MDPs; hidden states, for long lifetimes, are not tried."""
     monkeypatch.setattr(plan, "USUAL_MDPS", 256)
     monkeypatch.setattr(bracket, "TRIAL", 64)
@@ -264,25 +258,25 @@ def misses(numbers: Iterable[int]) -> int:
     return missed
 
 
-def test_few_brackets_are_false() -> None:
+def test_few_brackets_are_false():
     """One of each kind. Two misses of 5 at 95 % occur once in 44 runs; seeds are fixed."""
     assert misses([*range(4), BANDITS[0]]) <= 1
 
 
 @pytest.mark.slow
-def test_brackets_are_false_as_seldom_as_they_say() -> None:
+def test_brackets_are_false_as_seldom_as_they_say():
     """More than 27 misses of 320 at 95 % occur once in 300 runs; seeds are fixed."""
     assert misses(range(4, BANDITS[-1] + 1)) <= 27
 
 
-def test_policies_of_the_look_ahead_are_agents_by_the_name_that_they_have() -> None:
+def test_policies_of_the_look_ahead_are_agents_by_the_name_that_they_have():
     values = ("", ", beta=0.09", ", beta=0.3", ", beta=0.9")
     expected = [f"Look-ahead(decisions=3{beta})" for beta in values]
     assert [one.name for one in suggested("unlike", 3)] == expected
 
 
 @pytest.mark.slow
-def test_coverage_of_both_ends() -> None:
+def test_coverage_of_both_ends():
     """200 replications with limits at 97.5 %: more than 14 misses occur once in 6,000 runs where
     the limits are exact. Seeds are fixed. The look-ahead of the horizon is Bayes-optimal.
     """

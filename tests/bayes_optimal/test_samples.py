@@ -67,7 +67,7 @@ class Stages:
 
 
 @pytest.fixture
-def stages(monkeypatch: pytest.MonkeyPatch) -> Stages:
+def stages(monkeypatch):
     monkeypatch.setattr(bracket, "forgetting", lambda *_: None)
     monkeypatch.setattr(bracket, "repeats", lambda *_: None)
     return Stages(monkeypatch)
@@ -78,7 +78,7 @@ def bound() -> bracket.Bracket:
     return jbrl.bound(two, discount=0.9, horizon=5, decisions=2, played=PLAYED)
 
 
-def test_no_seed_serves_two_purposes(stages: Stages) -> None:
+def test_no_seed_serves_two_purposes(stages):
     """Only policies that are compared with each other play with the same."""
     bound()
     trial = str(bracket.TRIAL)
@@ -97,7 +97,7 @@ def test_no_seed_serves_two_purposes(stages: Stages) -> None:
     assert stages.training not in {words[0] for words in used}
 
 
-def test_ends_are_limits_of_what_certifies_them(stages: Stages) -> None:
+def test_ends_are_limits_of_what_certifies_them(stages):
     """Of the replications that are no pilots, and of the policy that did best, played anew."""
     found = bound()
     replications = stages.replications[1:]
@@ -114,7 +114,7 @@ def test_ends_are_limits_of_what_certifies_them(stages: Stages) -> None:
     assert (found.lower_end.assumes, found.upper_end.assumes) == (bracket.RANGE, bracket.RANGE)
 
 
-def test_replications_that_are_taken_to_be_normal() -> None:
+def test_replications_that_are_taken_to_be_normal():
     """By Student's distribution with 7 degrees of freedom: 2.3646 at 97.5 %."""
     values = np.random.default_rng(1).normal(size=8)
     found = bracket._student([Replication(value, 0.0) for value in values])

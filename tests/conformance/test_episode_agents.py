@@ -117,7 +117,7 @@ def met_as_numbers(*runs: tuple[np.ndarray, np.ndarray]) -> list[tuple[np.ndarra
 
 @pytest.mark.first_case_quick
 @pytest.mark.parametrize("name", quick_first(PLAYERS))
-def test_decisions_do_not_depend_on_what_moves_the_environment(name: str) -> None:
+def test_decisions_do_not_depend_on_what_moves_the_environment(name):
     """Other random numbers in the environment, the same keys for the agent: the same decisions
     until something else happens.
     """
@@ -129,6 +129,6 @@ def test_decisions_do_not_depend_on_what_moves_the_environment(name: str) -> Non
 
 @pytest.mark.slow  # the same of finite MDPs is quick
 @pytest.mark.parametrize("name", ["Random", "Q-learning", "Sarsa"])
-def test_an_agent_whose_keys_are_those_of_the_environment_would_be_found(name: str) -> None:
+def test_an_agent_whose_keys_are_those_of_the_environment_would_be_found(name):
     first, second = met_as_numbers(played(name, 0, "environment"), played(name, N, "environment"))
     assert decided_otherwise(first, second).size > 0

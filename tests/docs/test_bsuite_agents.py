@@ -5,25 +5,24 @@ agents what their scores say.
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 import pytest
 
 import jbrl
 from experiments import bsuite_published, deep_on_mdps
 from jbrl.stats.bsuite import scores
-from jbrl.stats.bsuite.logs import Logs, Run
+from jbrl.stats.bsuite.logs import Run
 
 ROOT = Path(__file__).parents[2]
 PAGE = " ".join((ROOT / "docs" / "bsuite" / "agents.md").read_text().split())
 
 
 @pytest.fixture(scope="module")
-def sweep() -> Logs:
+def sweep():
     return bsuite_published.whole_sweep()
 
 
 @pytest.mark.slow
-def test_table_and_figures_are_those_of_the_kept_logs(tmp_path: Path) -> None:
+def test_table_and_figures_are_those_of_the_kept_logs(tmp_path):
     bsuite_published.main(["--out", str(tmp_path)])
     kept = ROOT / "docs" / "_static" / "bsuite"
     table = "agents-scores.md"
@@ -33,7 +32,7 @@ def test_table_and_figures_are_those_of_the_kept_logs(tmp_path: Path) -> None:
     }
 
 
-def test_every_agent_has_finished_all_that_it_is_said_to_have_finished(sweep: Logs) -> None:
+def test_every_agent_has_finished_all_that_it_is_said_to_have_finished(sweep):
     assert tuple(sweep.agents) == bsuite_published.SWEPT
     for agent in sweep.agents:
         runs = [run for run in sweep.runs if run.agent == agent]
@@ -54,7 +53,7 @@ def last_and_best(run: Run) -> tuple[float, float]:
     return float(means[-1]), float(means.max())
 
 
-def test_how_often_an_agent_has_lost_its_policy(sweep: Logs) -> None:
+def test_how_often_an_agent_has_lost_its_policy(sweep):
     lost: dict[str, list[bool]] = {}
     for run in sweep.runs:
         if run.experiment.name == "cartpole":
@@ -66,7 +65,7 @@ def test_how_often_an_agent_has_lost_its_policy(sweep: Logs) -> None:
     assert counts in PAGE
 
 
-def test_where_the_agent_with_memory_is_ahead(sweep: Logs) -> None:
+def test_where_the_agent_with_memory_is_ahead(sweep):
     found = scores.summary(sweep)
     table = found.pivot(index="bsuite_env", columns="agent", values="score").round(2)
     mine, without = table["RecurrentActorCritic"], table["ActorCritic"]
@@ -80,7 +79,7 @@ def test_where_the_agent_with_memory_is_ahead(sweep: Logs) -> None:
     assert (mine.drop(behind) >= without.drop(behind) - 0.01).all()
 
 
-def test_few_cars_reach_the_goal(sweep: Logs) -> None:
+def test_few_cars_reach_the_goal(sweep):
     """An episode that reaches it is shorter than 1,000 steps."""
     reached: dict[str, int] = {}
     for run in sweep.runs:
@@ -93,7 +92,7 @@ def test_few_cars_reach_the_goal(sweep: Logs) -> None:
     ) in PAGE
 
 
-def test_only_the_agent_with_heads_finds_the_way_over_deep_sea() -> None:
+def test_only_the_agent_with_heads_finds_the_way_over_deep_sea():
     missed = bsuite_published.missed_episodes()
     heads = missed.pop("BootDQN")
     assert len(missed) == 10
@@ -101,7 +100,7 @@ def test_only_the_agent_with_heads_finds_the_way_over_deep_sea() -> None:
     assert f"in {missed.min(axis=None):,.0f} at least" in PAGE
 
 
-def test_only_the_agent_with_memory_answers_what_it_has_to_remember() -> None:
+def test_only_the_agent_with_memory_answers_what_it_has_to_remember():
     """The chance that 10,000 guesses are right in more than 52 % is below 1e-4."""
     shares = bsuite_published.remembered().set_index(["setting", "bits", "steps"])
     assert len(shares) == 40
@@ -111,7 +110,7 @@ def test_only_the_agent_with_memory_answers_what_it_has_to_remember() -> None:
     assert mine[(bits == 1) & (steps <= 12)].min() > 0.6
 
 
-def test_the_steps_of_the_agent_with_memory_and_the_seeds_of_the_testing_sweep() -> None:
+def test_the_steps_of_the_agent_with_memory_and_the_seeds_of_the_testing_sweep():
     steps = sum(float(run.columns["steps"][-1]) for run in bsuite_published.logs("recurrent").runs)
     assert f"The {steps / 1e6:.1f} million steps of the sweep" in PAGE
     found = bsuite_published.testing_sweep()
@@ -130,18 +129,18 @@ PROBLEMS = ("GC", "GDL", "Grid")
 
 
 @pytest.fixture(scope="module")
-def returns() -> pd.DataFrame:
+def returns():
     return deep_on_mdps.returns()
 
 
-def test_the_table_is_that_of_the_kept_scores(tmp_path: Path) -> None:
+def test_the_table_is_that_of_the_kept_scores(tmp_path):
     deep_on_mdps.main(["--out", str(tmp_path)])
     kept = (deep_on_mdps.STATIC / "deep-on-mdps.md").read_text()
     assert (tmp_path / "deep-on-mdps.md").read_text() == kept
     assert "{include} _static/deep-on-mdps.md" in COMPARISON
 
 
-def test_every_agent_is_kept_on_every_problem(returns: pd.DataFrame) -> None:
+def test_every_agent_is_kept_on_every_problem(returns):
     agents = {*deep_on_mdps.DEEP, *deep_on_mdps.INFORMED, "Random"}
     scores = jbrl.Results(deep_on_mdps.KEPT).scores
     assert (scores["status"] == "done").all()
@@ -151,7 +150,7 @@ def test_every_agent_is_kept_on_every_problem(returns: pd.DataFrame) -> None:
     assert returns.shape == (250, len(PROBLEMS) * len(agents))
 
 
-def test_the_mdps_are_those_of_the_published_comparison(returns: pd.DataFrame) -> None:
+def test_the_mdps_are_those_of_the_published_comparison(returns):
     """Random and e-Greedy decide the same on them, but for what is rounded."""
     others = jbrl.Results(PAPER).returns.query("unit < 250")
     for agent, played in (("Random", "{}"), ("e-Greedy", '{"epsilon": 0.0}')):
@@ -161,7 +160,7 @@ def test_the_mdps_are_those_of_the_published_comparison(returns: pd.DataFrame) -
             assert (returns[problem, agent] - same).abs().max() < 0.0011
 
 
-def test_deep_agents_are_behind_those_that_know_the_prior(returns: pd.DataFrame) -> None:
+def test_deep_agents_are_behind_those_that_know_the_prior(returns):
     def z(problem: str, agent: str, other: str) -> float:
         return deep_on_mdps.against(returns, problem, agent, other).z
 
@@ -179,14 +178,14 @@ def test_deep_agents_are_behind_those_that_know_the_prior(returns: pd.DataFrame)
         assert all(z("GC", agent, other) < -3 for other in informed)
 
 
-def test_shares_of_mdps_in_which_the_goal_is_found(returns: pd.DataFrame) -> None:
+def test_shares_of_mdps_in_which_the_goal_is_found(returns):
     found = (returns["Grid"] > 0).mean()
     shares = {agent: f"{found[agent]:.0%}".replace("%", " %") for agent in found.index}
     text = f"Random finds the goal in {shares['Random']} of the MDPs, DQN in {shares['DQN']}"
     assert f"{text} and BootDQN in {shares['BootDQN']}." in COMPARISON
 
 
-def test_the_first_updates_are_those_of_the_page() -> None:
+def test_the_first_updates_are_those_of_the_page():
     usual = {name: jbrl.AGENTS[name].agent() for name in deep_on_mdps.DEEP}
     dqn, later = usual["DQN"].min_replay, usual["BootDQN"].min_replay
     assert later == usual["PPO"].rollout_length
@@ -197,7 +196,7 @@ def test_the_first_updates_are_those_of_the_page() -> None:
 
 
 @pytest.mark.slow
-def test_a_network_that_never_learns_earns_what_dqn_does(returns: pd.DataFrame) -> None:
+def test_a_network_that_never_learns_earns_what_dqn_does(returns):
     """Returns differ by what comes after 100 decisions, at a reward of at most 10."""
     untrained = jbrl.AGENTS["DQN"].agent(min_replay=10_000)
     scores = jbrl.play(untrained, prior="GC", n_environments=250, seed=0).returns.ravel()

@@ -1,7 +1,5 @@
 """Pictures of solved episodes: agents do learn what the pages show, and every picture is drawn."""
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 
@@ -13,7 +11,7 @@ DRAWN = {"chain", "gridworld", "mountain-car", "cart-pole", "acrobot", "pinball-
 @pytest.mark.parametrize(
     ("name", "goal", "before", "after"), [("Chain-10s", 9, 30, 10), ("Gridworld-10s", 99, 400, 24)]
 )
-def test_a_path_to_the_goal_is_learned(name: str, goal: int, before: int, after: int) -> None:
+def test_a_path_to_the_goal_is_learned(name, goal, before, after):
     episodes, lane = pictures.learned(name, pictures.LEARNERS[name])
     assert (len(episodes), int(lane.fault)) == (pictures.EPISODES, 0)
     for episode in episodes:
@@ -26,7 +24,7 @@ def test_a_path_to_the_goal_is_learned(name: str, goal: int, before: int, after:
 
 
 @pytest.mark.slow
-def test_the_way_up_is_learned() -> None:
+def test_the_way_up_is_learned():
     episodes, _ = pictures.learned("MountainCar", pictures.LEARNERS["MountainCar"])
     assert len(episodes) == pictures.EPISODES
     for episode in episodes:
@@ -39,7 +37,7 @@ def test_the_way_up_is_learned() -> None:
 
 
 @pytest.mark.slow
-def test_all_pictures_are_drawn(tmp_path: Path) -> None:
+def test_all_pictures_are_drawn(tmp_path):
     pictures.main(["--out", str(tmp_path)])
     assert {path.name for path in tmp_path.iterdir()} == {f"{name}.png" for name in DRAWN}
     assert all(path.stat().st_size > 10_000 for path in tmp_path.iterdir())

@@ -8,7 +8,6 @@ folder with a small study in the places that the pages name.
 
 import re
 import shutil
-from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
@@ -99,7 +98,7 @@ def call(*words: str) -> str:
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def folder(tmp_path_factory):
     """A folder with what commands of the pages name; the study is played once."""
     folder = tmp_path_factory.mktemp("commands")
     (folder / "study.toml").write_text(STUDY)
@@ -139,7 +138,7 @@ def adapted(command: Command) -> list[str]:
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=str)
-def test_the_command_is_known(command: Command) -> None:
+def test_the_command_is_known(command):
     if command.text.startswith("jbrl"):
         try:
             words = command.words
@@ -162,7 +161,7 @@ def test_the_command_is_known(command: Command) -> None:
     [*RUN, *(pytest.param(command, marks=pytest.mark.slow) for command in RUN_SLOWLY)],
     ids=str,
 )
-def test_the_command_runs(command: Command, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_command_runs(command, folder, monkeypatch):
     monkeypatch.chdir(folder)
     words = adapted(command)
     printed = call(*words)
@@ -170,12 +169,12 @@ def test_the_command_runs(command: Command, folder: Path, monkeypatch: pytest.Mo
         assert max(map(len, printed.splitlines())) <= 100
 
 
-def test_the_reference_has_every_option_but_the_one_that_all_have() -> None:
+def test_the_reference_has_every_option_but_the_one_that_all_have():
     rows = [line for line in reference().splitlines() if line.startswith("| `")]
     assert any("--devices" in row for row in rows) and not any("--help" in row for row in rows)
 
 
-def test_each_command_runs_or_a_reason_is_given() -> None:
+def test_each_command_runs_or_a_reason_is_given():
     for command in EACH:
         kinds = command in RUN, command in RUN_SLOWLY, left_out(command.text)
         assert kinds.count(True) == 1, command
@@ -194,5 +193,5 @@ def test_each_command_runs_or_a_reason_is_given() -> None:
         (["run", "s.toml", "--no-stack", "--out", "out"], None),
     ],
 )
-def test_a_mistake_on_a_page_is_found(words: list[str], message: str | None) -> None:
+def test_a_mistake_on_a_page_is_found(words, message):
     assert problem_of(words) == message

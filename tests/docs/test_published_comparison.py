@@ -213,7 +213,7 @@ def trials():
     return jordan_kept.trials()
 
 
-def test_the_table_of_other_agents_is_that_of_the_kept_trials(trials, tmp_path: Path) -> None:
+def test_the_table_of_other_agents_is_that_of_the_kept_trials(trials, tmp_path):
     jordan_published.main(["--tables", "--out", str(tmp_path)])
     kept = ROOT / "docs" / "_static" / "jordan" / "beside.md"
     assert (tmp_path / "beside.md").read_text() == kept.read_text()
@@ -323,7 +323,7 @@ def test_lives_of_the_study_of_ends_are_those_of_the_kept_trials(trials):
 TABULAR = {"Q-learning": "q-learning", "Sarsa": "sarsa"}
 
 
-def test_the_tables_are_those_of_the_kept_scores(tmp_path: Path) -> None:
+def test_the_tables_are_those_of_the_kept_scores(tmp_path):
     tabular.main(["--out", str(tmp_path)])
     for name in TABULAR.values():
         kept = (tabular.STATIC / f"{name}.md").read_text()
@@ -334,7 +334,7 @@ def test_the_tables_are_those_of_the_kept_scores(tmp_path: Path) -> None:
 
 @pytest.mark.first_case_quick
 @pytest.mark.parametrize("algorithm", TABULAR)
-def test_a_row_is_what_the_study_gives(algorithm: str) -> None:
+def test_a_row_is_what_the_study_gives(algorithm):
     """The first 100 of the 1000 lifetimes have the mean of all, but for their own error."""
     kept = pd.read_csv(tabular.KEPT).query("experiment == 'Chain-10d'")
     row = kept[kept["algorithm"] == algorithm].iloc[0]

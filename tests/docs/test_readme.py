@@ -4,7 +4,6 @@ import os
 import re
 import subprocess
 import sys
-from pathlib import Path
 
 import pandas as pd
 import pytest
@@ -38,13 +37,13 @@ def rows() -> list[list[str]]:
     return [[cell.strip() for cell in line.split("|")] for line in lines]
 
 
-def test_the_front_page_fits_one_screen_and_answers_first() -> None:
+def test_the_front_page_fits_one_screen_and_answers_first():
     lines = README.read_text(encoding="utf-8").splitlines()
     assert len(lines) <= 75 and max(map(len, lines)) <= 100
     assert "?" in lines[2] + lines[3] and "BEB" in "".join(lines[:16])
 
 
-def test_its_table_has_the_best_algorithms_of_the_kept_scores_and_those_tied(parts) -> None:
+def test_its_table_has_the_best_algorithms_of_the_kept_scores_and_those_tied(parts):
     header, *table = (row for row in rows() if len(row) == 5 and not row[0].startswith("--"))
     assert header[2:] == ["GC", "GDL", "Grid"]
     prior, seen = "", []
@@ -74,7 +73,7 @@ def test_its_table_has_the_best_algorithms_of_the_kept_scores_and_those_tied(par
     ]
 
 
-def test_its_advice_is_that_of_the_kept_scores_and_times(parts) -> None:
+def test_its_advice_is_that_of_the_kept_scores_and_times(parts):
     text = " ".join(re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", README.read_text("utf-8")).split())
     assert "BeliefPPO, which is best or tied with the best everywhere" in text
     assert "With two seconds to search, take OPPS-DS on GDL and Grid; on GC take BEB" in text
@@ -105,7 +104,7 @@ def test_its_advice_is_that_of_the_kept_scores_and_times(parts) -> None:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_links_lead_somewhere(page: Path) -> None:
+def test_links_lead_somewhere(page):
     text = re.sub(r"^```.*?^```", "", page.read_text(encoding="utf-8"), flags=re.M | re.S)
     for link, picture in LINK.findall(text):
         target = (link or picture).split("#")[0]
@@ -113,7 +112,7 @@ def test_links_lead_somewhere(page: Path) -> None:
             assert (page.parent / target).exists(), f"{page.name}: {target}"
 
 
-def test_the_sweep_on_its_page_uses_public_names_only() -> None:
+def test_the_sweep_on_its_page_uses_public_names_only():
     script = (ROOT / "experiments" / "sweep.py").read_text(encoding="utf-8")
     page = (ROOT / "docs" / "one-program.md").read_text(encoding="utf-8")
     assert "{literalinclude} ../experiments/sweep.py" in page
@@ -122,7 +121,7 @@ def test_the_sweep_on_its_page_uses_public_names_only() -> None:
 
 
 @pytest.mark.slow
-def test_the_sweep_runs(tmp_path: Path) -> None:
+def test_the_sweep_runs(tmp_path):
     done = subprocess.run(
         [sys.executable, str(ROOT / "experiments" / "sweep.py"), "4", "sweep.png"],
         capture_output=True,

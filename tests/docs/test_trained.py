@@ -1,7 +1,5 @@
 """docs/trained.md says what the kept scores say."""
 
-from pathlib import Path
-
 import pandas as pd
 import pytest
 
@@ -15,18 +13,18 @@ from jbrl.problems.lookup import problem
 PAPER = trained.ROOT / "experiments" / "published" / "paper-cpu"
 
 
-def test_the_figure_is_drawn(tmp_path: Path) -> None:
+def test_the_figure_is_drawn(tmp_path):
     trained.main(["--out", str(tmp_path)])
     assert (tmp_path / "trained.png").stat().st_size > 10_000
 
 
-def test_every_unit_of_the_study_is_kept() -> None:
+def test_every_unit_of_the_study_is_kept():
     assert (trained.jbrl.Results(trained.KEPT).scores["status"] == "done").all()
     lines = set(trained.scores()["line"])
     assert lines == {"Random", "e-Greedy", *trained.LINES}
 
 
-def test_training_pays_with_an_accurate_prior() -> None:
+def test_training_pays_with_an_accurate_prior():
     found = trained.scores()
     for experiment in ("GC", "GDL"):
         here = found[found["experiment"] == experiment].set_index(["line", "budget"])["mean"]
@@ -55,7 +53,7 @@ def standard_errors(ahead: pd.Series) -> float:
     return float(ahead.mean() / ahead.sem()) if ahead.any() else 0.0
 
 
-def test_paired_tests_are_those_of_the_page() -> None:
+def test_paired_tests_are_those_of_the_page():
     returns = trained.jbrl.Results(trained.KEPT).returns
     cases = (
         *(("GC", 1_310_720, 3.0), ("Grid", 1_310_720, 1.6)),
@@ -73,9 +71,7 @@ def test_paired_tests_are_those_of_the_page() -> None:
     ("experiment", "budget", "agents", "behind"),
     [("GC", 15_728_640, 98, 0.0), ("GDL", 15_728_640, 95, 1.15), ("Grid", 2_097_152, 94, 0.0)],
 )
-def test_no_other_agent_is_ahead_of_half_an_hour(
-    experiment: str, budget: int, agents: int, behind: float
-) -> None:
+def test_no_other_agent_is_ahead_of_half_an_hour(experiment, budget, agents, behind):
     mine = trained_policy(
         of_experiment(trained.jbrl.Results(trained.KEPT).returns, experiment), experiment, budget
     )
@@ -87,7 +83,7 @@ def test_no_other_agent_is_ahead_of_half_an_hour(
 
 
 @pytest.mark.slow
-def test_sizes_of_networks_are_those_of_the_page() -> None:
+def test_sizes_of_networks_are_those_of_the_page():
     text = " ".join((trained.STATIC.parent / "trained.md").read_text().split())
     prior = problem("GC").prior(Steps(250), 0.95)
 

@@ -267,7 +267,7 @@ def scores_of(study: Path, *options: str) -> list[dict[str, str]]:
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("own")
     for file in (file for files in PAGES.values() for file in files):
         shutil.copy(DOCS / "examples" / file, folder)
@@ -275,14 +275,14 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def corridors(folder: Path) -> dict[tuple[str, float], dict[str, str]]:
+def corridors(folder):
     (folder / "study.toml").write_text(CORRIDORS, encoding="utf-8")
     rows = scores_of(folder / "study.toml")
     return {(row["experiment"], json.loads(row["parameters"])["alpha"]): row for row in rows}
 
 
 @every_page
-def test_page_shows_the_files_that_run_and_these_import_jbrl_alone(name: str) -> None:
+def test_page_shows_the_files_that_run_and_these_import_jbrl_alone(name):
     for file in PAGES[name]:
         assert f"```{{literalinclude}} examples/{file}\n" in text_of(name)
         assert len(text_of(f"examples/{file}").splitlines()) <= 50
@@ -293,7 +293,7 @@ def test_page_shows_the_files_that_run_and_these_import_jbrl_alone(name: str) ->
 
 @pytest.mark.slow
 @every_page
-def test_commands_of_the_page_run(name: str, folder: Path) -> None:
+def test_commands_of_the_page_run(name, folder):
     commands = re.findall(r"^\$ jbrl (.*)$", "".join(blocks(name, "console")), re.MULTILINE)
     assert len(commands) >= 2
     for command in commands:
@@ -307,7 +307,7 @@ def test_commands_of_the_page_run(name: str, folder: Path) -> None:
         "write-your-own-agent.md",
     ],
 )
-def test_programs_of_the_page_run(name: str, folder: Path) -> None:
+def test_programs_of_the_page_run(name, folder):
     programs = [text for text in blocks(name, "python") if text.startswith("import")]
     assert programs
     for program in programs:
@@ -315,7 +315,7 @@ def test_programs_of_the_page_run(name: str, folder: Path) -> None:
 
 
 @pytest.mark.slow
-def test_the_study_of_the_agent_learns_as_in_play(folder: Path) -> None:
+def test_the_study_of_the_agent_learns_as_in_play(folder):
     rows = scores_of(folder / "curious_q.toml", "--set", "study.horizon=100")
     agents = {(row["algorithm"], json.loads(row["parameters"]).get("bonus")): row for row in rows}
     assert len(agents) == 4 and {row["status"] for row in rows} == {"done"}
@@ -362,9 +362,7 @@ def test_mistakes_of_agents_are_said_as_the_page_says(tmp_path):
 
 
 @pytest.mark.slow
-def test_the_study_of_the_environment_learns_as_in_play(
-    folder: Path, corridors: dict[tuple[str, float], dict[str, str]]
-) -> None:
+def test_the_study_of_the_environment_learns_as_in_play(folder, corridors):
     assert {row["status"] for row in corridors.values()} == {"done"}
     assert len(corridors) == 4
     for experiment in ("short", "wind told wrong"):
@@ -383,9 +381,7 @@ def test_the_study_of_the_environment_learns_as_in_play(
 
 
 @pytest.mark.slow
-def test_changed_file_is_played_anew(
-    folder: Path, corridors: dict[tuple[str, float], dict[str, str]]
-) -> None:
+def test_changed_file_is_played_anew(folder, corridors):
     file = folder / "corridor.py"
     before = file.read_text(encoding="utf-8")
     assert "(4 done already)" in run(
@@ -400,7 +396,7 @@ def test_changed_file_is_played_anew(
 
 
 @pytest.mark.slow
-def test_mistakes_of_environments_are_said_as_the_page_says(folder: Path) -> None:
+def test_mistakes_of_environments_are_said_as_the_page_says(folder):
     source = (
         (folder / "corridor.py")
         .read_text(encoding="utf-8")

@@ -39,7 +39,7 @@ def played():
 
 
 @pytest.fixture(scope="module")
-def policy(played) -> Policy:
+def policy(played):
     return played.policy()
 
 

@@ -93,7 +93,7 @@ CASES = [
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_decides_as_the_unit(name: str) -> None:
+def test_decides_as_the_unit(name):
     watched = dataclasses.replace(
         CARTPOLE,
         environment=Watched(CARTPOLE.environment),

@@ -241,5 +241,5 @@ def test_transposing_a_grid_exchanges_its_actions():
     np.testing.assert_array_equal(tall.rewards, wide.rewards[states][:, actions][:, :, states])
 
 
-def test_no_name_is_that_of_a_problem_and_of_an_environment() -> None:
+def test_no_name_is_that_of_a_problem_and_of_an_environment():
     assert not set(PROBLEMS) & set(ENVIRONMENTS)

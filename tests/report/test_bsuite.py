@@ -6,7 +6,6 @@ import re
 import shutil
 import subprocess
 from itertools import pairwise
-from pathlib import Path
 
 import pandas as pd
 import pytest
@@ -38,12 +37,12 @@ def some(name: str, experiments: tuple[str, ...] = SHOWN) -> Logs:
 
 
 @pytest.fixture(scope="module")
-def logs() -> Logs:
+def logs():
     return merged([some("scores_a"), some("scores_partial")])
 
 
 @pytest.fixture(scope="module")
-def report(tmp_path_factory, logs) -> Path:
+def report(tmp_path_factory, logs):
     out = tmp_path_factory.mktemp("report")
     assert write_report(logs, out, latex=True) == [out / "index.html", out / "latex" / "report.tex"]
     return out

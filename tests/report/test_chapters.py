@@ -3,7 +3,6 @@
 import dataclasses
 import json
 import re
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -247,7 +246,7 @@ def rows_of(report: str, title: str) -> dict[str, list[str]]:
 
 
 @pytest.mark.slow
-def test_a_report_shows_a_deep_agent_beside_planners_with_computation_times(tmp_path: Path) -> None:
+def test_a_report_shows_a_deep_agent_beside_planners_with_computation_times(tmp_path):
     study = {
         "study": {"name": "deep and planners", "n_environments": 4, "horizon": 8},
         "experiments": [{"name": "GC", "problem": "GC"}],

@@ -109,7 +109,7 @@ def played_by_hand(rules: episodes.Rules, index: int) -> tuple[list[float], int,
     ("name", "n_episodes"),
     [("Chain-10s", 3), pytest.param("Gridworld-5s", 2, marks=pytest.mark.slow)],
 )
-def test_a_lifetime_is_that_of_the_loop(name: str, n_episodes: int) -> None:
+def test_a_lifetime_is_that_of_the_loop(name, n_episodes):
     rules = rules_of(name, Episodes(n_episodes, 10_000), seed=5)
     lane = jax.jit(episodes.play_lifetime)(rules, None, jnp.int32(3))
     returns, decisions, seen = played_by_hand(rules, 3)
@@ -119,7 +119,7 @@ def test_a_lifetime_is_that_of_the_loop(name: str, n_episodes: int) -> None:
     assert [int(v) for v in seen[:2]] == [decisions, n_episodes]
 
 
-def test_lanes_are_independent_and_differ() -> None:
+def test_lanes_are_independent_and_differ():
     rules = rules_of("Chain-10s", Episodes(4))
     together = jax.jit(jax.vmap(episodes.play_lifetime, in_axes=(None, None, 0)))(
         rules, None, jnp.arange(9, dtype=jnp.int32)
@@ -134,7 +134,7 @@ def test_lanes_are_independent_and_differ() -> None:
     assert int(other.steps) != int(alone.steps)
 
 
-def test_a_lifetime_of_steps_ends_within_an_episode() -> None:
+def test_a_lifetime_of_steps_ends_within_an_episode():
     lane = jax.jit(episodes.play_lifetime)(rules_of("Gridworld-5d", Steps(300)), None, jnp.int32(0))
     assert int(lane.steps) == 300
     totals = lane.recorder
@@ -144,7 +144,7 @@ def test_a_lifetime_of_steps_ends_within_an_episode() -> None:
     assert score == pytest.approx(-300 / (int(totals.episodes) + (int(totals.steps) > 0)))
 
 
-def test_an_agent_may_play_on_its_prior_while_it_trains() -> None:
+def test_an_agent_may_play_on_its_prior_while_it_trains():
     """It plays a lifetime in an environment of the prior and knows what it earned."""
 
     def train(key: jax.Array, prior: EnvironmentPrior) -> jax.Array:
@@ -197,7 +197,7 @@ class Faulty(Environment[jax.Array]):
         (Faulty(terminated=False, truncated=True), 0, 6),
     ],
 )
-def test_faults_end_a_lifetime_where_they_happen(environment: Faulty, fault: int, at: int) -> None:
+def test_faults_end_a_lifetime_where_they_happen(environment, fault, at):
     lane = _play(environment)
     assert (int(lane.fault), int(lane.steps)) == (fault, at)
 
@@ -216,7 +216,7 @@ def _lifetime(rules: episodes.Rules) -> episodes.Lane:
     return episodes.play_lifetime(rules, None, jnp.int32(0))
 
 
-def test_settings_share_one_program() -> None:
+def test_settings_share_one_program():
     """The seven cases above, and these two, are one trace: settings are leaves."""
     for reward in (2.0, 3.0):
         assert float(_play(Faulty(reward=reward)).recorder.total) == 2 * (2 + reward)

@@ -32,7 +32,7 @@ def catch(folder: Path, *rows: str, index: int | str = 0, end: str = "\n") -> Pa
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory) -> Path:
+def folder(tmp_path_factory):
     place = tmp_path_factory.mktemp("logs") / "dqn"
     write_folder(golden("scores_a").runs, place)
     return place

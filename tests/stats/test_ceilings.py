@@ -18,7 +18,7 @@ KEPT = Path(__file__).parents[2] / "experiments/published/bsuite/reference.parqu
 NONE = ("cartpole", "mountain_car", "mnist")
 
 
-def test_policies_that_know_the_environments_reach_the_optimum_and_none_exceeds_it() -> None:
+def test_policies_that_know_the_environments_reach_the_optimum_and_none_exceeds_it():
     """`Scripted` goes on paying where the treasure is lost, at most 0.0037; the noise of 10,000
     episodes has a standard error of 0.008. Of 468 settings one is off by four and a half
     standard errors in one of 600 runs; what is kept is fixed.
@@ -35,13 +35,13 @@ def test_policies_that_know_the_environments_reach_the_optimum_and_none_exceeds_
     assert (scripted["regret"] <= scripted["least_regret"].fillna(1) + 1e-6).all()
 
 
-def test_settings_that_are_not_finite_have_no_ceiling() -> None:
+def test_settings_that_are_not_finite_have_no_ceiling():
     for name, one in SWEEP.items():
         assert (ceiling(name) is None) == one.experiment.name.startswith(NONE)
 
 
 @pytest.mark.parametrize("size", [2, 3, 10, 50])
-def test_the_value_of_deep_sea_is_that_of_a_closed_form(size: int) -> None:
+def test_the_value_of_deep_sea_is_that_of_a_closed_form(size):
     """One pays on the diagonal alone: the chance to be there falls by 1 - 1 / N with each move."""
     stays = 1 - 1 / size
     best = stays ** (size - 1) - 0.01 * (1 - stays**size)
@@ -49,7 +49,7 @@ def test_the_value_of_deep_sea_is_that_of_a_closed_form(size: int) -> None:
     assert deep_sea_value(size, stochastic=False) == pytest.approx(0.99, abs=1e-12)
 
 
-def test_the_least_regret_is_that_of_learners() -> None:
+def test_the_least_regret_is_that_of_learners():
     """Who tries arms in a row until the best is found, and remembers which action goes right, over
     400 seeds: within four standard errors (1 in 16,000 for each; seeds are fixed).
     """
@@ -62,7 +62,7 @@ def test_the_least_regret_is_that_of_learners() -> None:
         assert abs(np.mean(found) - ceiling(name).least_regret) <= 4 * np.std(found) / 20
 
 
-def test_reports_say_what_is_possible() -> None:
+def test_reports_say_what_is_possible():
     assert "earns 1 in an episode; the best learner has a regret of 2.75" in possible(
         EXPERIMENTS["bandit"]
     )

@@ -59,7 +59,7 @@ def errors(n: int, most: int) -> tuple[int, int]:
     return wrong, ended
 
 
-def test_a_race_errs_as_seldom_as_it_says() -> None:
+def test_a_race_errs_as_seldom_as_it_says():
     # 60 races at 5 %: nine or more would be wrong with probability 0.4 % if the rate were 5 %
     wrong, ended = errors(60, 4096)
     assert wrong <= 8
@@ -67,13 +67,13 @@ def test_a_race_errs_as_seldom_as_it_says() -> None:
 
 
 @pytest.mark.slow
-def test_of_a_thousand_races_one_in_twenty_errs_at_most() -> None:
+def test_of_a_thousand_races_one_in_twenty_errs_at_most():
     # more than 73 would be with probability 0.1 % if the rate were 5 %
     wrong, _ = errors(1000, 2**15)
     assert wrong <= 73
 
 
-def test_the_limits_of_a_mean_hold_and_shrink() -> None:
+def test_the_limits_of_a_mean_hold_and_shrink():
     rng, missed, widths = np.random.default_rng(0), 0, []
     for _ in range(40):
         scores = (rng.random(1000) < 0.1).astype(float)
@@ -86,7 +86,7 @@ def test_the_limits_of_a_mean_hold_and_shrink() -> None:
     assert np.mean(widths) < 0.08
 
 
-def test_evidence_does_not_depend_on_the_order_of_blocks_nor_overflow() -> None:
+def test_evidence_does_not_depend_on_the_order_of_blocks_nor_overflow():
     numbers = np.random.default_rng(0).random(5000)
     whole, parts = Evidence(0.3, 0.0), Evidence(0.3, 0.0)
     whole.add(numbers)
@@ -97,7 +97,7 @@ def test_evidence_does_not_depend_on_the_order_of_blocks_nor_overflow() -> None:
     assert np.isclose(np.log(whole.wealth), np.log(parts.wealth), rtol=1e-12)
 
 
-def test_wealth_is_the_mean_of_the_products_of_the_bets() -> None:
+def test_wealth_is_the_mean_of_the_products_of_the_bets():
     evidence = Evidence(0.5, 0.0)
     evidence.add(np.array([1.0, 0.25, 0.75]))
     stakes = 0.5 ** np.arange(18) / 0.5
@@ -105,7 +105,7 @@ def test_wealth_is_the_mean_of_the_products_of_the_bets() -> None:
     assert np.isclose(evidence.wealth, expected, rtol=1e-14)
 
 
-def test_one_that_is_worse_leaves_and_one_that_copies_the_leader_is_settled() -> None:
+def test_one_that_is_worse_leaves_and_one_that_copies_the_leader_is_settled():
     race = Race(["a", "copy", "worse"], span=1.0, epsilon=0.05)
     scores = np.random.default_rng(0).random(2000) * 0.5 + 0.5
     for name, given in (("a", scores), ("copy", scores), ("worse", scores - 0.3)):
@@ -119,7 +119,7 @@ def test_one_that_is_worse_leaves_and_one_that_copies_the_leader_is_settled() ->
     assert low <= -0.3 <= high < 0
 
 
-def test_a_limit_of_nothing_is_the_end_of_the_range() -> None:
+def test_a_limit_of_nothing_is_the_end_of_the_range():
     assert lower_limit(np.zeros(0), -2.0, 3.0, 0.05) <= -1.9
 
 

@@ -22,7 +22,7 @@ def written(folder: Path, text: str, name: str = "scores.csv") -> Path:
 
 
 @pytest.mark.parametrize("name", ["t.csv", "t.csv.gz", "t.tsv", "t.parquet"])
-def test_every_format_gives_the_same_rows(tmp_path: Path, name: str) -> None:
+def test_every_format_gives_the_same_rows(tmp_path, name):
     path = tmp_path / name
     extra = SCORES.assign(seed=1)[["seed", "score", "environment", "algorithm"]]
     if name.endswith("parquet"):
@@ -35,7 +35,7 @@ def test_every_format_gives_the_same_rows(tmp_path: Path, name: str) -> None:
     pd.testing.assert_frame_equal(scores, SCORES, check_dtype=False, check_exact=True)
 
 
-def test_several_files_mapped_and_joined_columns(tmp_path: Path) -> None:
+def test_several_files_mapped_and_joined_columns(tmp_path):
     first = written(tmp_path, "agent,parameters,task,return\nA,1,x,3\nA,2,x,4\n", "1.csv")
     second = written(tmp_path, "task,return,agent,parameters\nx,5,A,1\n", "2.csv")
     columns = {"algorithm": ("agent", "parameters"), "environment": "task", "score": "return"}
@@ -44,7 +44,7 @@ def test_several_files_mapped_and_joined_columns(tmp_path: Path) -> None:
     assert scores["score"].tolist() == [3.0, 4.0, 5.0]
 
 
-def test_decimals_are_read_exactly(tmp_path: Path) -> None:
+def test_decimals_are_read_exactly(tmp_path):
     values = np.random.default_rng(0).standard_normal(2000)
     path = written(tmp_path, HEAD + "".join(f"A,x,{v!r}\n" for v in values.tolist()))
     assert (read_score_table(path)["score"].to_numpy() == values).all()
@@ -92,14 +92,14 @@ def test_decimals_are_read_exactly(tmp_path: Path) -> None:
         (HEAD + f"{'A' * 999},x,{'1' * 999}x\n", f"(algorithm {'A' * 79}…, … = '{'1' * 78}…:"),
     ],
 )
-def test_a_bad_file_is_refused_with_its_place(tmp_path: Path, text: str, words: str) -> None:
+def test_a_bad_file_is_refused_with_its_place(tmp_path, text, words):
     with pytest.raises(JbrlError) as caught:
         read_score_table(written(tmp_path, text))
     for part in words.split(" … "):
         assert part in str(caught.value)
 
 
-def test_a_file_that_is_not_there_or_of_another_kind(tmp_path: Path) -> None:
+def test_a_file_that_is_not_there_or_of_another_kind(tmp_path):
     for name in ("none.csv", "none.parquet"):
         message = f"{name}: cannot be read as a score table: No such file"
         with pytest.raises(JbrlError, match=message):
@@ -116,7 +116,7 @@ def test_a_file_that_is_not_there_or_of_another_kind(tmp_path: Path) -> None:
         read_score_table([])
 
 
-def test_a_byte_order_mark_is_no_part_of_a_name(tmp_path: Path) -> None:
+def test_a_byte_order_mark_is_no_part_of_a_name(tmp_path):
     """Spreadsheets write one."""
     for name, text in (
         ("a.csv", HEAD + "A,x,1\nB,x,2\n"),
@@ -131,7 +131,7 @@ def test_a_byte_order_mark_is_no_part_of_a_name(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["t.csv", "t.csv.gz", "t.csv.xz", "t.parquet", "t.npz", "t.json"])
-def test_a_cut_file_a_pipe_and_a_folder_are_refused(tmp_path: Path, name: str) -> None:
+def test_a_cut_file_a_pipe_and_a_folder_are_refused(tmp_path, name):
     path = tmp_path / name
     if name.endswith("z") and ".csv" in name:
         SCORES.to_csv(path, index=False)
@@ -155,7 +155,7 @@ def test_a_cut_file_a_pipe_and_a_folder_are_refused(tmp_path: Path, name: str) -
         read_score_table(path)
 
 
-def test_missing_scores_may_be_left_out(tmp_path: Path) -> None:
+def test_missing_scores_may_be_left_out(tmp_path):
     path = written(tmp_path, HEAD + "A,x,1\nA,y,\nA,z,-\nB,x,NaN\n")
     assert read_score_table(path, missing=True)["environment"].tolist() == ["x"]
     with pytest.raises(JbrlError, match=r"row 3 .*'soon'"):
@@ -164,7 +164,7 @@ def test_missing_scores_may_be_left_out(tmp_path: Path) -> None:
         read_score_table(written(tmp_path, HEAD + "A,x,\n"), missing=True)
 
 
-def test_mappings_that_are_not_accepted(tmp_path: Path) -> None:
+def test_mappings_that_are_not_accepted(tmp_path):
     message = "unknown column 'scores' to be mapped; did you mean 'score'"
     with pytest.raises(JbrlError, match=message):
         read_score_table(tmp_path / "x.csv", columns={"scores": "a"})
@@ -172,7 +172,7 @@ def test_mappings_that_are_not_accepted(tmp_path: Path) -> None:
         read_score_table(tmp_path / "x.csv", columns={"score": ("a", "b")})
 
 
-def test_companion_files(tmp_path: Path) -> None:
+def test_companion_files(tmp_path):
     bounds = written(tmp_path, "low,environment,high\n0,1.0,1\n", "bounds.csv")
     [row] = read_companion(bounds, ["environment"], ["low", "high"]).to_numpy().tolist()
     assert row == ["1.0", 0.0, 1.0]
@@ -187,7 +187,7 @@ def test_companion_files(tmp_path: Path) -> None:
         read_companion(written(tmp_path, "environment,low\n"), ["environment"], ["low"])
 
 
-def test_wide_tables_are_read_by_their_columns(tmp_path: Path) -> None:
+def test_wide_tables_are_read_by_their_columns(tmp_path):
     path = written(tmp_path, "algorithm,seed,x,y\nA,0,1,2\nB,0,3,\nA,1,5,6\nB,1,7,8\n")
     scores = read_score_table(path)
     cells = {
@@ -198,7 +198,7 @@ def test_wide_tables_are_read_by_their_columns(tmp_path: Path) -> None:
         read_score_table(written(tmp_path, "algorithm,x\nA,soon\n"))
 
 
-def test_arrays_of_runs_by_environments(tmp_path: Path) -> None:
+def test_arrays_of_runs_by_environments(tmp_path):
     arrays = {"A": np.array([[1.0, 2.0], [3.0, np.nan]]), "B": np.array([[5.0, 6.0]])}
     stored = from_arrays(arrays, ["x", "y"])
     assert ["".join(labels) for labels in stored.iloc[:, :2].to_numpy()] == [
@@ -228,12 +228,12 @@ def test_arrays_of_runs_by_environments(tmp_path: Path) -> None:
         ("{", "cannot be read as arrays"),
     ],
 )
-def test_arrays_that_are_not_accepted(tmp_path: Path, text: str, message: str) -> None:
+def test_arrays_that_are_not_accepted(tmp_path, text, message):
     with pytest.raises(JbrlError, match=message):
         read_score_table(written(tmp_path, text, "a.json"))
 
 
-def test_trials_that_occur_twice_are_refused(tmp_path: Path) -> None:
+def test_trials_that_occur_twice_are_refused(tmp_path):
     head = "algorithm,environment,unit,seed,score\n"
     one = written(tmp_path, head + "A,x,0,0,1\nA,x,1,0,1\n", "1.csv")
     two = written(tmp_path, head + "A,x,1,0,1\nA,x,2,0,1\n", "2.csv")
@@ -248,7 +248,7 @@ def test_trials_that_occur_twice_are_refused(tmp_path: Path) -> None:
         together([*plain, *plain])
 
 
-def test_seeds_that_occur_twice_are_refused_where_each_is_one_trial(tmp_path: Path) -> None:
+def test_seeds_that_occur_twice_are_refused_where_each_is_one_trial(tmp_path):
     head = "algorithm,environment,seed,score\n"
     rows = "A,x,0,1\nA,x,1,2\n"
     copied = written(tmp_path, head + rows + rows, "copied.csv")
@@ -267,7 +267,7 @@ def test_seeds_that_occur_twice_are_refused_where_each_is_one_trial(tmp_path: Pa
     assert len(together([one, episodes])) == 4
 
 
-def test_a_table_in_memory_obeys_the_same_rules() -> None:
+def test_a_table_in_memory_obeys_the_same_rules():
     pd.testing.assert_frame_equal(check_score_table(SCORES), SCORES, check_dtype=False)
     with pytest.raises(JbrlError, match="score table: no column 'score'"):
         check_score_table(SCORES.drop(columns="score"))
@@ -275,7 +275,7 @@ def test_a_table_in_memory_obeys_the_same_rules() -> None:
         check_score_table(SCORES.assign(score=[1.0, np.nan, 2.0, 3.0]), name="mine")
 
 
-def test_restricting_keeps_the_order_of_the_names() -> None:
+def test_restricting_keeps_the_order_of_the_names():
     assert restrict(SCORES, algorithms=["1.10", "A"])["algorithm"].tolist() == ["1.10", "A"]
     assert restrict(SCORES, environments=["y"])["algorithm"].tolist() == ["NA", "1.10"]
     with pytest.raises(JbrlError, match=r"--environments: unknown environment 'z' \(known: x, y\)"):

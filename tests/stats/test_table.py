@@ -156,7 +156,7 @@ def test_intervals_cover_the_truth_95_times_in_100(n, intervals, seed, least, mo
         (0, 5, []),
     ],
 )
-def test_rows_are_evenly_spaced_up_to_the_last(count: int, n: int, rows: list[int]) -> None:
+def test_rows_are_evenly_spaced_up_to_the_last(count, n, rows):
     assert evenly(count, n).tolist() == rows
 
 
@@ -175,7 +175,7 @@ def table() -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def test_few_rows_of_each_search_stay_in_order() -> None:
+def test_few_rows_of_each_search_stay_in_order():
     assert few(table(), 3)["strategy"].tolist() == [
         *("Q0", "to lifetime 1", "Q2"),
         *("to lifetime 1,000", "to lifetime 2,000", "to lifetime 3,000"),
@@ -185,7 +185,7 @@ def test_few_rows_of_each_search_stay_in_order() -> None:
     assert few(table().iloc[:0], 3).empty
 
 
-def test_a_training_is_told_from_a_search() -> None:
+def test_a_training_is_told_from_a_search():
     trainings = [is_training(rows) for _, rows in table().groupby("algorithm", sort=False)]
     assert np.array_equal(trainings, [False, True, False])
 

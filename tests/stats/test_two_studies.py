@@ -148,7 +148,7 @@ ROOT = Path(__file__).parents[2]
 TWO = Bracket("two", "", 0.9, 5, 3, 4.0, 5.0, 6.0)
 
 
-def test_kept_brackets_are_of_the_problems_that_they_name() -> None:
+def test_kept_brackets_are_of_the_problems_that_they_name():
     assert {"GC", "GDL"} <= {bracket.problem for bracket in known()}
     for bracket in known():
         assert jbrl.problem(bracket.problem).digest == bracket.digest
@@ -156,7 +156,7 @@ def test_kept_brackets_are_of_the_problems_that_they_name() -> None:
         assert not bracket.upper > bracket.clairvoyant * 1.01  # NaN: not known
 
 
-def test_the_table_and_the_page_are_made_of_the_kept_files() -> None:
+def test_the_table_and_the_page_are_made_of_the_kept_files():
     path = ROOT / "experiments/bounds/collect.py"
     spec = importlib.util.spec_from_file_location("collect", path)
     assert spec is not None and spec.loader is not None
@@ -173,7 +173,7 @@ def test_the_table_and_the_page_are_made_of_the_kept_files() -> None:
         assert file == collect.file(entries["problem"], entries["decisions"])
 
 
-def test_no_agent_of_the_published_comparison_earns_more_than_the_upper_end() -> None:
+def test_no_agent_of_the_published_comparison_earns_more_than_the_upper_end():
     """At 3.5 standard errors 500 means give a false alarm at most once in nine times, and only if
     all of them are at the upper end, which the best agents on GDL alone are near.
     """
@@ -185,7 +185,7 @@ def test_no_agent_of_the_published_comparison_earns_more_than_the_upper_end() ->
     assert not (scores["mean"] - 3.5 * error > ends).any()
 
 
-def test_shares_by_hand() -> None:
+def test_shares_by_hand():
     assert share(4.0, 0.5, TWO) == pytest.approx((3.5 / 5, 4.5 / 4))
     assert share(4.0, np.nan, TWO) == pytest.approx((0.8, 1.0))
     assert share(-1.0, 0.5, TWO) == pytest.approx((-1.5 / 4, -0.5 / 5))
@@ -194,7 +194,7 @@ def test_shares_by_hand() -> None:
     assert share_text((np.nan, np.nan)) == ""
 
 
-def test_columns_appear_where_a_bracket_is_known() -> None:
+def test_columns_appear_where_a_bracket_is_known():
     columns = {"experiment": ["a", "b"], "algorithm": "Known", "mean": [4.0, 1.0]}
     scores = pd.DataFrame(columns | {"ci95": [0.5, 0.1], "seed": 0})
     assert with_shares(scores, {}) is scores
@@ -204,7 +204,7 @@ def test_columns_appear_where_a_bracket_is_known() -> None:
     assert with_shares(scores, {"a": TWO}, ["Known"])["share_low"].isna().all()
 
 
-def test_experiments_are_found_by_test_discount_and_horizon() -> None:
+def test_experiments_are_found_by_test_discount_and_horizon():
     study = {"discount": 0.95, "horizon": 250}
     experiments = [
         {"name": "right", "prior": "GDL", "test": "GDL"},
@@ -217,7 +217,7 @@ def test_experiments_are_found_by_test_discount_and_horizon() -> None:
     assert of_experiments({"study": {}, "experiments": experiments[:1]}) == {}
 
 
-def test_a_problem_is_known_by_its_digest_whatever_its_name() -> None:
+def test_a_problem_is_known_by_its_digest_whatever_its_name():
     names = ["GC(n_states=5,n_actions=3)", "GC", "GDL"]
     digests = [jbrl.problem(names[0]).digest, "that of another problem", None]
     experiments = [{"name": str(n), "test": name} for n, name in enumerate(names)]
@@ -230,13 +230,13 @@ def test_a_problem_is_known_by_its_digest_whatever_its_name() -> None:
 @pytest.mark.parametrize(
     ("mean", "oracle", "text"), [(9.0, False, "71–112 %"), (9.0, True, "–"), (np.nan, False, "–")]
 )
-def test_the_share_of_an_oracle_or_of_nothing_is_not_said(mean, oracle, text) -> None:
+def test_the_share_of_an_oracle_or_of_nothing_is_not_said(mean, oracle, text):
     bracket = Bracket("GC", "", 0.95, 250, 1, 8.5, 12.0, 20.0)
     cell = _share(bracket, {"mean": mean, "ci95": 0.5, "oracle": oracle})
     assert cell.text == text and (text == "–" or cell.value == 8.5 / 12)
 
 
-def test_the_command_gives_no_share_of_an_agent_that_is_shown_the_mdp() -> None:
+def test_the_command_gives_no_share_of_an_agent_that_is_shown_the_mdp():
     folder = str(ROOT / "experiments/published/paper-cpu")
     result = CliRunner().invoke(app, ["scores", folder, "--format", "csv"])
     table = pd.read_csv(io.StringIO(result.stdout))

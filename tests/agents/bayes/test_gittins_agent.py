@@ -19,9 +19,7 @@ from jbrl.mdp.gittins import Arm
         ((2.0, 0.5, 1.0), 20, [(), (0, 2), (1, 1, 2)]),
     ],
 )
-def test_the_table_has_the_indices_of_the_host(
-    weights: tuple[float, ...], pulls: int, seen: list[tuple[int, ...]]
-) -> None:
+def test_the_table_has_the_indices_of_the_host(weights, pulls, seen):
     """Whose limits are within 1e-5 of each other; outcomes pay from 1 down to 0."""
     rewards = np.linspace(1, 0, len(weights), dtype=np.float32)
     table = index_table(jnp.float32(weights), jnp.asarray(rewards), jnp.float32(0.5), pulls)
@@ -33,7 +31,7 @@ def test_the_table_has_the_indices_of_the_host(
         assert low - TIE_TOLERANCE / 4 <= found <= high + TIE_TOLERANCE / 4
 
 
-def test_it_pulls_arms_of_the_greatest_index_and_earns_the_optimum() -> None:
+def test_it_pulls_arms_of_the_greatest_index_and_earns_the_optimum():
     """Each arm that it pulls has, by the indices of the host, the greatest index but for ties. The
     mean is within four standard errors of the optimum, which fails once in 16,000 runs; seeds are
     fixed.
@@ -58,6 +56,6 @@ MANY = 'Bandit(prior="1 1 1 1 1")'  # outcomes
 
 
 @pytest.mark.parametrize("problem", ["GC", "Bandit(states=2)", "uniform(Bandit)", MANY])
-def test_what_is_no_bandit_is_refused(problem: str) -> None:
+def test_what_is_no_bandit_is_refused(problem):
     with pytest.raises(JbrlError, match="Gittins needs a bandit in one state"):
         jbrl.play(jbrl.agents.Gittins(), prior=problem, horizon=4, n_environments=2)

@@ -28,7 +28,7 @@ from jbrl.play.protocol import Protocol
 from jbrl.problems.lookup import problem
 from jbrl.problems.prior import Prior
 from jbrl.problems.problem import EnvironmentProblem
-from jbrl.rollout.contract import Agent, cost
+from jbrl.rollout.contract import cost
 
 # What a policy that learns nothing is paid on average: 1/2 by 11 arms with rewards 0, 0.1, ... 1;
 # 0 by a chain that asks for one of two bits, whatever does not remember it.
@@ -202,7 +202,7 @@ def prior(name: str) -> Prior:
 
 
 @pytest.mark.parametrize("agent", AGENTS, ids=lambda agent: type(agent).__name__)
-def test_wider_networks_and_longer_observations_cost_more(agent: Agent) -> None:
+def test_wider_networks_and_longer_observations_cost_more(agent):
     here = cost(agent, prior("catch"))
     assert here.steps > 0 and here.memory_bytes > 0
     wider = dataclasses.replace(agent, hidden_width=2 * agent.hidden_width)
@@ -211,7 +211,7 @@ def test_wider_networks_and_longer_observations_cost_more(agent: Agent) -> None:
         assert more.memory_bytes > here.memory_bytes
 
 
-def test_sizes_of_updates() -> None:
+def test_sizes_of_updates():
     """On catch, 50 inputs and 3 actions: 5,150 products of a sample."""
     one = cost(DQN(), prior("catch"))
     assert one.steps * 40e-9 == pytest.approx(4 * 32 * 5150 * 4e-11 + 5253 * 3e-9)
@@ -222,7 +222,7 @@ def test_sizes_of_updates() -> None:
     assert rare.steps == pytest.approx(one.steps / 4)
 
 
-def test_inputs_that_are_looked_up_are_no_products() -> None:
+def test_inputs_that_are_looked_up_are_no_products():
     """deep_sea/0 has 100 cells and 2 actions; DQN has a row for each of the 55 that occur."""
     found = cost(DQN(), prior("deep_sea"))
     assert found.steps * 40e-9 == pytest.approx(4 * 32 * 2600 * 4e-11 + 5452 * 3e-9)
@@ -239,6 +239,6 @@ def test_a_step_of_adam_for_each_minibatch():
     assert more * 40e-9 == pytest.approx(steps * parameters * 3e-9)
 
 
-def test_what_takes_too_much_is_refused() -> None:
+def test_what_takes_too_much_is_refused():
     with pytest.raises(JbrlError, match="GiB"):
         cost(DQN(replay_capacity=2**24), prior("mnist"))

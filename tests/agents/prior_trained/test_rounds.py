@@ -78,9 +78,7 @@ def training(name: str) -> tuple[Lesson, list[Any], list[np.ndarray], streams.Ke
     ],
     ids=AGENTS,
 )
-def test_no_key_serves_two_rounds_groups_or_purposes(
-    name: str, of_start: int, of_group: int, of_round: int
-) -> None:
+def test_no_key_serves_two_rounds_groups_or_purposes(name, of_start, of_group, of_round):
     keys = training(name)[3]
     assert not keys.shared
     assert len(keys.users) == of_start + ROUNDS * (GROUPS * of_group + of_round)
@@ -179,7 +177,7 @@ def check_found(found: np.ndarray, rewards: np.ndarray) -> None:
 
 
 @pytest.mark.parametrize("number", range(ROUNDS))
-def test_a_round_of_belief_ppo_is_that_of_a_slow_twin(number: int) -> None:
+def test_a_round_of_belief_ppo_is_that_of_a_slow_twin(number):
     """It takes the value of what a lifetime has reached as the end of its return, and learns in
     each epoch in another order.
     """
@@ -232,7 +230,7 @@ def best_actions(number: int) -> np.ndarray:
 
 
 @pytest.mark.parametrize("number", range(ROUNDS))
-def test_a_round_of_imitation_is_that_of_a_slow_twin(number: int) -> None:
+def test_a_round_of_imitation_is_that_of_a_slow_twin(number):
     """Lifetime i of N takes any action with probability i / (N - 1); steps count for discount^t."""
     lesson, states, found, _ = training("ANN")
     before, (settings, _) = states[number], lesson.settings
@@ -267,7 +265,7 @@ def test_a_round_of_imitation_is_that_of_a_slow_twin(number: int) -> None:
     np.testing.assert_allclose(states[number + 1].parameters, expected, atol=1e-6)
 
 
-def test_an_episode_that_is_cut_off_has_not_terminated_and_another_follows() -> None:
+def test_an_episode_that_is_cut_off_has_not_terminated_and_another_follows():
     """Both are noticed as ends. One is missing among 80 throws with a probability of 1e-6."""
     lesson, states, _, _ = training("RL2")
     settings, given = lesson.settings
@@ -290,7 +288,7 @@ def test_an_episode_that_is_cut_off_has_not_terminated_and_another_follows() -> 
 @pytest.mark.parametrize(
     ("terminated", "truncated"), [(False, False), (True, False), (False, True)]
 )
-def test_what_plays_notices_ends_of_both_kinds(terminated: bool, truncated: bool) -> None:
+def test_what_plays_notices_ends_of_both_kinds(terminated, truncated):
     network = training("RL2")[0].settings[0].network
     policy = rl2.RecurrentPolicy(np.zeros(network.parameters), np.float32(1), network)
     state = policy.reset(KEY, None)
@@ -301,7 +299,7 @@ def test_what_plays_notices_ends_of_both_kinds(terminated: bool, truncated: bool
     assert after.noticed.ended == (terminated or truncated)
 
 
-def test_an_action_is_drawn_only_if_asked_for() -> None:
+def test_an_action_is_drawn_only_if_asked_for():
     """All outputs are 0: 50 draws from two actions are all the same with a probability of 2^-49."""
     network = training("RL2")[0].settings[0].network
     for sample in (False, True):

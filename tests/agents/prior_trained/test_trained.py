@@ -160,7 +160,7 @@ def learned(name: str) -> Learned:
     return learn(AGENTS[name], 0, bandit_like(), trials(), SearchCheckpoint())[0]
 
 
-def test_what_is_exact_is_consistent() -> None:
+def test_what_is_exact_is_consistent():
     """Exploring pays here, and what never explores is paid less."""
     sure = SURE * (1 - DISCOUNT**T) / (1 - DISCOUNT)
     assert sure <= greedy_value() < optimal_value() < (1 - DISCOUNT**T) / (1 - DISCOUNT)
@@ -168,7 +168,7 @@ def test_what_is_exact_is_consistent() -> None:
 
 
 @pytest.mark.parametrize("name", ["BeliefPPO", pytest.param("RL2", marks=pytest.mark.slow)])
-def test_it_is_nearly_bayes_optimal(name: str) -> None:
+def test_it_is_nearly_bayes_optimal(name):
     """The value is exact; the seed of training is fixed."""
     value = exact_value(learned(name).strategy)
     assert 0.995 * optimal_value() <= value <= optimal_value() + 1e-4
@@ -182,7 +182,7 @@ def rounds(agent: Any, before: Findings | None = None) -> Iterator[Findings]:
 @pytest.mark.parametrize(
     "name", ["BeliefPPO", *(pytest.param(n, marks=pytest.mark.slow) for n in ("RL2", "ANN"))]
 )
-def test_it_is_taken_up_again_to_the_bit(name: str) -> None:
+def test_it_is_taken_up_again_to_the_bit(name):
     whole = list(itertools.islice(rounds(AGENTS[name]), 6))
     again = list(itertools.islice(rounds(AGENTS[name], whole[2]), 4))
     for first, second in zip(whole[2:], again, strict=True):
@@ -195,7 +195,7 @@ def test_it_is_taken_up_again_to_the_bit(name: str) -> None:
 @pytest.mark.parametrize(
     "name", ["BeliefPPO", *(pytest.param(n, marks=pytest.mark.slow) for n in ("RL2", "ANN"))]
 )
-def test_what_was_found_is_kept_as_plain_data(name: str) -> None:
+def test_what_was_found_is_kept_as_plain_data(name):
     found = learned(name)
     again = Learned.read(found.describe(), found.arrays)
     assert jax.tree.structure(again.strategy) == jax.tree.structure(found.strategy)
@@ -217,7 +217,7 @@ DIVERGED: list[tuple[Any, str]] = [
 @pytest.mark.slow
 @pytest.mark.parametrize(("agent", "found"), DIVERGED)
 @pytest.mark.first_case_quick
-def test_training_that_diverges_is_refused(agent: Any, found: str) -> None:
+def test_training_that_diverges_is_refused(agent, found):
     """The step of Adam has one length: weights that have diverged may stay finite."""
     with pytest.raises(
         JbrlError,
@@ -234,7 +234,7 @@ def test_training_that_diverges_is_refused(agent: Any, found: str) -> None:
         ({"layer": np.zeros((3, 4)), "bias": np.zeros(3)}, 15),
     ],
 )
-def test_what_was_learned_is_counted(weights: dict[str, np.ndarray], counted: int) -> None:
+def test_what_was_learned_is_counted(weights, counted):
     """Plans and sizes, which the strategy consists of as well, are none of it."""
     policy: Any = None
     found = Learned(policy, {}, 8, 8, 0.1, ANN(), weights)
@@ -246,7 +246,7 @@ def test_what_was_learned_is_counted(weights: dict[str, np.ndarray], counted: in
     "agent", [BeliefPPO(hidden_width=4, **TINY), RL2(units=4, **TINY)], ids=["BeliefPPO", "RL2"]
 )
 @pytest.mark.first_case_quick
-def test_a_first_round_without_reward_sets_no_tiny_unit(agent: Any) -> None:
+def test_a_first_round_without_reward_sets_no_tiny_unit(agent):
     """The first decision, from a state that pays nothing, is all that is played in training."""
     prior = bandit_like()
     rewards = prior.mdps.rewards.at[0].set(0.0).at[1, 1, 1].set(8.0)
@@ -259,7 +259,7 @@ def test_a_first_round_without_reward_sets_no_tiny_unit(agent: Any) -> None:
     assert found[-1].arrays["state/.returns"][1] == 8
 
 
-def test_time_ends_a_training() -> None:
+def test_time_ends_a_training():
     found = list(rounds(BeliefPPO(budget=10**8, batch=256, hidden_width=16, seconds=0.2)))[-1]
     assert 0 < found.consumed < 10**8 and found.arrays["spent"] >= 0.2
 
@@ -272,7 +272,7 @@ def test_time_ends_a_training() -> None:
         ({"clip": -1.0}, "clip = -1"),
     ],
 )
-def test_parameters_that_are_refused(values: dict, message: str) -> None:
+def test_parameters_that_are_refused(values, message):
     with pytest.raises(JbrlError, match=message):
         check_parameters(BeliefPPO, values, "BeliefPPO")
 
@@ -286,7 +286,7 @@ def test_parameters_that_are_refused(values: dict, message: str) -> None:
     ],
     ids=["ANN", "BeliefPPO", "RL2"],
 )
-def test_networks_that_do_not_fit_are_refused_before_they_are_made(agent: Any) -> None:
+def test_networks_that_do_not_fit_are_refused_before_they_are_made(agent):
     prior, memory = bandit_like(), 500 * 10**6
     limited = Trials(prior, DISCOUNT, KEY, jax.devices()[:1], memory=memory)
     with pytest.raises(
@@ -298,7 +298,7 @@ def test_networks_that_do_not_fit_are_refused_before_they_are_made(agent: Any) -
         next(agent.search(0, prior, limited, None))
 
 
-def test_sizes_that_do_not_fit_are_refused() -> None:
+def test_sizes_that_do_not_fit_are_refused():
     with pytest.raises(JbrlError, match="batch = 300: expected a multiple of 256"):
         ANN(batch=300)
     with pytest.raises(JbrlError, match="minibatches = 7: expected a divisor of 256"):

@@ -85,7 +85,7 @@ def transition(x: int, u: int, y: int, reward: Any) -> Transition:
     return Transition(*numbers, never, never)
 
 
-def test_inputs_of_beliefs_are_those_of_a_slow_twin() -> None:
+def test_inputs_of_beliefs_are_those_of_a_slow_twin():
     prior = mixed()
     inputs = belief_policy.belief_inputs(prior, "belief", HORIZON)
     seen, history = inputs.begin(), random_history(prior, 25, 0)
@@ -103,7 +103,7 @@ def test_inputs_of_beliefs_are_those_of_a_slow_twin() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["values", "both", "mean", "mean and belief"])
-def test_inputs_of_values_are_those_of_the_models(kind: str) -> None:
+def test_inputs_of_values_are_those_of_the_models(kind):
     prior = mixed()
     inputs = belief_policy.belief_inputs(prior, kind, HORIZON)
     seen, models = inputs.begin(), plans(prior)[: belief_policy.MODELS[kind]]
@@ -132,7 +132,7 @@ def drawn_thresholds() -> np.ndarray:
     return np.asarray(draw(jnp.int32(2)))
 
 
-def test_all_random_numbers_of_lifetimes_differ() -> None:
+def test_all_random_numbers_of_lifetimes_differ():
     """Two of 36 multiples of 2^-24 are equal by chance with a probability of 4e-5."""
     draw = jax.jit(lifetimes.draw_numbers, static_argnums=(2, 3))
     luck = jax.tree.leaves(draw(KEY, jnp.int32(2), 4, 4))
@@ -140,7 +140,7 @@ def test_all_random_numbers_of_lifetimes_differ() -> None:
     assert len(np.unique(numbers)) == len(numbers) == 4 + 16 + 16
 
 
-def test_a_number_at_a_limit_leads_to_the_successor_above() -> None:
+def test_a_number_at_a_limit_leads_to_the_successor_above():
     rows = jax.tree.map(jnp.asarray, lifetimes.rows_of(mixed()))
     limits = np.full((rows.shape[0] + 1, 2, 4), lifetimes.NEVER, np.float32)
     pair = 1 * 2 + 0  # three successors
@@ -152,7 +152,7 @@ def test_a_number_at_a_limit_leads_to_the_successor_above() -> None:
 
 
 @pytest.mark.slow
-def test_next_states_are_those_of_the_mdp_drawn() -> None:
+def test_next_states_are_those_of_the_mdp_drawn():
     """Twin: the first successor whose cumulative probability exceeds the same uniform number."""
     prior = mixed()
     rows = lifetimes.rows_of(prior)
@@ -175,7 +175,7 @@ def test_next_states_are_those_of_the_mdp_drawn() -> None:
                 assert float(reward[n]) == rewards[x, u, expected]
 
 
-def test_mdps_are_drawn_from_the_prior() -> None:
+def test_mdps_are_drawn_from_the_prior():
     """Means of 4,096 draws: 5 standard errors, a false alarm in 10^6 for each of 9 numbers."""
     prior, n = mixed(), 4096
     rows = lifetimes.rows_of(prior)
@@ -214,7 +214,7 @@ def remembered() -> rounds.Played:
 
 
 @pytest.mark.parametrize("ends", [False, True])
-def test_returns_are_those_computed_by_hand(ends: bool) -> None:
+def test_returns_are_those_computed_by_hand(ends):
     """G_t = r_t + 0.5 (0.2 v_{t+1} + 0.8 G_{t+1}); values are 10 times what the network says, plus
     1. Nothing follows where an episode has terminated; where it was cut off, the next one does.
     """
@@ -232,7 +232,7 @@ def test_returns_are_those_computed_by_hand(ends: bool) -> None:
 @pytest.mark.parametrize(
     ("discount", "found"), [(0.5, [1 + 1 + 0.75, 10 + 10 + 7.5]), (1.0, [6 / 2, 60 / 2])]
 )
-def test_scores_of_a_memory_are_those_computed_by_hand(discount: float, found: list) -> None:
+def test_scores_of_a_memory_are_those_computed_by_hand(discount, found):
     """Without a discount, the mean of two episodes: none begins after the last decision."""
     scores = jax.jit(lambda found: rl2.scores(remembered(), found))(jnp.float32(discount))
     np.testing.assert_allclose(scores, found, rtol=1e-6)
@@ -248,9 +248,7 @@ def test_scores_of_a_memory_are_those_computed_by_hand(discount: float, found: l
         (1e-8, 1e-8, 1e-6),
     ],
 )
-def test_values_have_a_unit_that_returns_can_be_fitted_in(
-    mean: float, deviation: float, found: float
-) -> None:
+def test_values_have_a_unit_that_returns_can_be_fitted_in(mean, deviation, found):
     scale = rounds.scale_of(jnp.float32(mean), jnp.float32(deviation), jnp.float32(10))
     np.testing.assert_array_equal(scale, np.array([mean, found], np.float32))
 
@@ -271,7 +269,7 @@ def part_of(drawn: np.random.Generator, *shape: int) -> tuple:
     return actions, logs, *(jnp.asarray(drawn.standard_normal(shape)) for _ in range(2))
 
 
-def test_the_loss_of_four_decisions_is_that_by_hand() -> None:
+def test_the_loss_of_four_decisions_is_that_by_hand():
     """Ratios of 1.5 and 0.5 with advantages of both signs, of which those up to 1.2 and from 0.8 on
     count where that is less; errors of 2 with weight 0.5; half of 0.01 times the entropy, log 2.
     """
@@ -286,7 +284,7 @@ def test_the_loss_of_four_decisions_is_that_by_hand() -> None:
     assert float(found) == pytest.approx(4 * 0.5 * 2**2 - gains - 4 * 0.01 * 0.5 * np.log(2))
 
 
-def test_gradients_are_those_of_finite_differences() -> None:
+def test_gradients_are_those_of_finite_differences():
     """In double precision; of the loss of PPO with a perceptron and with a memory."""
     with jax.enable_x64(True):
         drawn = np.random.default_rng(0)
@@ -307,7 +305,7 @@ def test_gradients_are_those_of_finite_differences() -> None:
         )
 
 
-def test_weights_of_perceptrons_start_with_variances_that_keep_signals_as_they_are() -> None:
+def test_weights_of_perceptrons_start_with_variances_that_keep_signals_as_they_are():
     """2 / inputs, and of the last layer `last`² / inputs: within 15 %, ten standard errors."""
     network = Dense((50, 200, 100))
     drawn = np.asarray(jax.jit(network.init)(KEY, 0.1))
@@ -317,7 +315,7 @@ def test_weights_of_perceptrons_start_with_variances_that_keep_signals_as_they_a
     assert last[:, :-1].var() == pytest.approx(0.01 / 201, rel=0.15)
 
 
-def test_a_gated_unit_is_that_of_a_slow_twin() -> None:
+def test_a_gated_unit_is_that_of_a_slow_twin():
     gru, drawn = Gru(3, 4, 2), np.random.default_rng(1)
     parameters = drawn.standard_normal(gru.parameters).astype(np.float32)
     inputs = drawn.standard_normal((5, 3, 2)).astype(np.float32)
@@ -333,7 +331,7 @@ def test_a_gated_unit_is_that_of_a_slow_twin() -> None:
         np.testing.assert_allclose(outputs[t], read[:, :4] @ h + read[:, 4:], rtol=1e-4, atol=1e-5)
 
 
-def test_labels_are_optimal_actions() -> None:
+def test_labels_are_optimal_actions():
     prior = mixed()
     rows = jax.tree.map(jnp.asarray, lifetimes.rows_of(prior))
     thresholds = jnp.asarray(drawn_thresholds()[..., :8])
@@ -356,7 +354,7 @@ def test_labels_are_optimal_actions() -> None:
         np.testing.assert_array_equal(np.asarray(best)[:, n] > 0, expected)
 
 
-def test_the_agent_that_demonstrates_is_random_as_often_as_asked() -> None:
+def test_the_agent_that_demonstrates_is_random_as_often_as_asked():
     """10,000 decisions: 5 standard errors, a false alarm in 10^6 for each of three shares."""
     n = 10_000
     best = jnp.asarray(np.repeat([[0.0], [1.0], [1.0], [0.0]], n, axis=1), jnp.float32)
@@ -389,7 +387,7 @@ def check_unseen(play: Any) -> None:
     assert not same[-1].any(), "other things happen in every lifetime"
 
 
-def test_an_agent_does_not_see_the_mdp(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_agent_does_not_see_the_mdp(monkeypatch):
     """The lifetimes get each other's MDPs and keep their random numbers."""
     prior, inputs, settings = gc()
     parameters = jax.jit(settings.network.init)(KEY)
@@ -410,7 +408,7 @@ def test_an_agent_does_not_see_the_mdp(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.slow
-def test_a_memory_does_not_see_the_mdp(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_memory_does_not_see_the_mdp(monkeypatch):
     """The lifetimes get other MDPs and keep their random numbers."""
     prior, _, _ = gc()
     network = Gru(rl2.input_size(prior.spec), 8, prior.spec.actions.n + 1)
@@ -429,7 +427,7 @@ def test_a_memory_does_not_see_the_mdp(monkeypatch: pytest.MonkeyPatch) -> None:
     check_unseen(play)
 
 
-def test_training_meets_no_mdp_of_the_test() -> None:
+def test_training_meets_no_mdp_of_the_test():
     """Keys of training, of trials and of lifetimes differ, for the first numbers of each."""
     own = jax.random.fold_in(KEY, 2**32 - 1)
     bases = [KEY, own, jax.random.fold_in(own, TRAINING), jax.random.fold_in(own, 0)]

@@ -93,15 +93,13 @@ def agrees(prepared: Prepared, chosen: Search, folds: tuple = LOOPED) -> None:
 )
 @settings(max_examples=5)
 @given(awkward(), st.booleans(), st.sampled_from([6, 12]))
-def test_each_criterion_is_the_loop(
-    criterion: str, prepared: Prepared, intercept: bool, min_rows: int
-) -> None:
+def test_each_criterion_is_the_loop(criterion, prepared, intercept, min_rows):
     agrees(prepared, Search(2, criterion, Folds(K), min_rows=min_rows, intercept=intercept))
 
 
 @settings(max_examples=5)
 @given(awkward(), st.booleans())
-def test_non_negative_is_the_loop(prepared: Prepared, kfold: bool) -> None:
+def test_non_negative_is_the_loop(prepared, kfold):
     # Weights of the wrong sign: the mirrored target makes some of them 0.
     mirrored = dataclasses.replace(
         prepared, target=prepared.target - 2 * prepared.target.mean() * (np.arange(18) % 2)
@@ -122,12 +120,12 @@ def test_non_negative_is_the_loop(prepared: Prepared, kfold: bool) -> None:
     ],
     ids=["forced", "forced, intercept", "forced, non-negative", "repeats", "pooled"],
 )
-def test_options_are_the_loop(search_options: dict, folds: Folds, looped: tuple) -> None:
+def test_options_are_the_loop(search_options, folds, looped):
     chosen = Search(2, "kfold", folds, min_rows=6, **search_options)
     agrees(prepared_of(matrix(3, holes=0.1)), chosen, looped)
 
 
-def test_grouped_folds_hold_out_whole_groups() -> None:
+def test_grouped_folds_hold_out_whole_groups():
     folds = Folds(K, groups=GROUPS)
     assigned = folds.of_rows(np.arange(18))[0]
     assert all(len(set(assigned[np.array(GROUPS) == group])) == 1 for group in GROUPS)
@@ -139,7 +137,7 @@ def test_grouped_folds_hold_out_whole_groups() -> None:
     ("criterion", "options"),
     [("kfold", {"force_in": ("B",), "intercept": True}), ("loo", {"intercept": True})],
 )
-def test_losses_with_and_without_tables(criterion: str, options: dict) -> None:
+def test_losses_with_and_without_tables(criterion, options):
     """Tables with too many sets of rows are not made: subsets sum up their own normal equations."""
     chosen = Search(2, criterion, Folds(K), min_rows=6, **options)
     prepared, free, forced = candidates(prepared_of(matrix(5, holes=0.15)), chosen)
@@ -153,7 +151,7 @@ def test_losses_with_and_without_tables(criterion: str, options: dict) -> None:
 
 
 @pytest.mark.slow
-def test_any_chunk_gives_the_same() -> None:
+def test_any_chunk_gives_the_same():
     prepared = prepared_of(matrix(6, m=12, n=20, holes=0.05))
     outcomes = [
         search(prepared, Search(4, "in-sample", min_rows=6, chunk=chunk, top=50))
@@ -164,7 +162,7 @@ def test_any_chunk_gives_the_same() -> None:
         assert other.counts == outcomes[0].counts and other.quantiles == outcomes[0].quantiles
 
 
-def test_progress_counts_to_the_end() -> None:
+def test_progress_counts_to_the_end():
     told: list[tuple[int, int]] = []
     search(
         prepared_of(matrix(6, m=12, n=20)),
@@ -174,7 +172,7 @@ def test_progress_counts_to_the_end() -> None:
     assert told == [(3072, 4845), (4845, 4845)]
 
 
-def test_numbers_of_subsets_are_a_bijection() -> None:
+def test_numbers_of_subsets_are_a_bijection():
     n, size = 9, 4
     with kernel.jax.enable_x64(True):
         table = kernel.jnp.asarray(kernel.binomials(n, size))
@@ -182,7 +180,7 @@ def test_numbers_of_subsets_are_a_bijection() -> None:
     assert sorted(map(tuple, members)) == list(itertools.combinations(range(n), size))
 
 
-def test_order_of_rows_and_names_of_other_algorithms_do_not_matter() -> None:
+def test_order_of_rows_and_names_of_other_algorithms_do_not_matter():
     scores = matrix(7, holes=0.1)
     table = table_of(scores)
     shuffled = table.sample(frac=1, random_state=3)
@@ -192,7 +190,7 @@ def test_order_of_rows_and_names_of_other_algorithms_do_not_matter() -> None:
     assert first.best.subset == second.best.subset and first.best.loss == second.best.loss
 
 
-def test_the_place_of_a_subset_counts_those_that_are_better() -> None:
+def test_the_place_of_a_subset_counts_those_that_are_better():
     prepared = prepared_of(matrix(8))
     chosen = Search(2, "kfold", Folds(K), min_rows=6, top=14)
     outcome = search(prepared, chosen, asked=(("E", "B"),))
@@ -200,7 +198,7 @@ def test_the_place_of_a_subset_counts_those_that_are_better() -> None:
     assert outcome.better == {("E", "B"): ranking.index({"B", "E"})}
 
 
-def test_shortlist_is_the_published_rule() -> None:
+def test_shortlist_is_the_published_rule():
     prepared = prepared_of(matrix(9))
     chosen = Search(2, "kfold", Folds(K), min_rows=6, top=14)
     every = search(prepared, chosen)
@@ -211,7 +209,7 @@ def test_shortlist_is_the_published_rule() -> None:
     ]
 
 
-def test_forward_selection_finds_what_is_there() -> None:
+def test_forward_selection_finds_what_is_there():
     scores = matrix(10, n=8)
     target = {f"a{i:02d}": scores[i, 2] + 2 * scores[i, 6] for i in range(18)}
     prepared = prepare(table_of(scores), Preparation(target=target))
@@ -220,7 +218,7 @@ def test_forward_selection_finds_what_is_there() -> None:
     np.testing.assert_allclose(outcome.best.coefficients, [1, 2], rtol=1e-9)
 
 
-def test_forward_selection_exchanges_what_was_best_alone() -> None:
+def test_forward_selection_exchanges_what_was_best_alone():
     """A is nearer to the target than any other column, and not needed where C and G are there."""
     scores = matrix(10, n=8)
     target = scores[:, 2] + 2 * scores[:, 6]
@@ -234,7 +232,7 @@ def test_forward_selection_exchanges_what_was_best_alone() -> None:
     assert (alone, both) == (("A",), ("C", "G"))
 
 
-def test_each_repeat_has_folds_of_its_own() -> None:
+def test_each_repeat_has_folds_of_its_own():
     rows = np.arange(12)
     folds = Folds(3, seed=5, repeats=2).of_rows(rows)
     assert (folds[0] != folds[1]).any()
@@ -242,7 +240,7 @@ def test_each_repeat_has_folds_of_its_own() -> None:
         np.testing.assert_array_equal(repeat, Folds(3, seed=seed).of_rows(rows)[0])
 
 
-def test_rows_common_and_imputed() -> None:
+def test_rows_common_and_imputed():
     prepared = prepared_of(matrix(11, holes=0.04))
     common = search(prepared, Search(2, "in-sample", rows="common"))
     complete = int((~np.isnan(prepared.features).any(1)).sum())
@@ -254,7 +252,7 @@ def test_rows_common_and_imputed() -> None:
 @settings(max_examples=50)
 @given(st.integers(0, 10**6), st.booleans())
 @example(0, True)
-def test_non_negative_weights_with_intercept_are_optimal(seed: int, intercept: bool) -> None:
+def test_non_negative_weights_with_intercept_are_optimal(seed, intercept):
     # The conditions of Karush, Kuhn and Tucker, which are sufficient: the gradient vanishes where a
     # weight is positive, and is not negative where it is 0.
     rng = np.random.default_rng(seed)
