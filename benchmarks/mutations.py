@@ -140,10 +140,17 @@ def _compiles(mutant: Mutant, source: str) -> bool:
 
 
 def test_sets(mutant: Mutant, root: Path = ROOT) -> list[tuple[str, ...]]:
-    """Return the test files that import a module of a mutant, and the others of its folder."""
+    """Return the test files that import a module of a mutant, or run its command; and the others of
+    its folder.
+    """
     module = ".".join(["jbrl", *Path(mutant.file).with_suffix("").parts])
     package, _, name = module.rpartition(".")
-    importing = re.compile(rf"{re.escape(module)}\b|from {re.escape(package)} import .*\b{name}\b")
+    words = rf"{re.escape(module)}\b|from {re.escape(package)} import .*\b{name}\b"
+    if package != "jbrl":  # a package may be imported as a whole
+        words += rf"|from jbrl import .*\b{package.rpartition('.')[2]}\b"
+    if package == "jbrl.cli":
+        words += r"|from tests(\.terminal)? import .*\b(terminal|call)\b"
+    importing = re.compile(words)
     folder, near, others = root / "tests" / Path(mutant.file).parent, [], []
     for path in sorted((root / "tests").rglob("test_*.py")):
         if importing.search(path.read_text()):

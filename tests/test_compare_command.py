@@ -128,6 +128,9 @@ def test_the_page(folder: Path, tmp_path: Path) -> None:
     ids = [a["id"] for _, a in page.elements if "id" in a]
     assert len(ids) == len(set(ids))
     assert sum(tag == "svg" for tag, _ in page.elements) == 2
+    head = ["Experiment", "Algorithm", "Published", "Share", "As described", "As published"]
+    row = ["GC", "Random", "31.12 ± 0.90", "66–75 %", "31.12 ± 0.90", "–", "31.12 ± 0.90", "+0.00"]
+    assert page.cells[:6] == head and page.cells[11:19] == row
     assert (
         text.count('class="chip bad">differs') == 1
         and text.count('class="chip near">known defect') >= 2

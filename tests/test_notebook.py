@@ -147,6 +147,7 @@ def test_winners_follow_the_bound_on_online_time():
     spans = [(round(p.get_y() + 0.3), p.get_hatch()) for p in axes.patches]
     assert (0, None) in spans and (2, None) in spans and (1, plot.HATCH) in spans
     best = [p for p in axes.patches if p.get_hatch() is None]
+    assert axes.xaxis.get_ticklabels()[0].get_text().split()[1] in ("ns", "µs", "ms")
     ends = sorted((p.get_x(), p.get_x() + p.get_width()) for p in best)
     assert all(a[1] == pytest.approx(b[0]) for a, b in pairwise(ends))
 

@@ -121,6 +121,16 @@ def test_a_bandit_must_lead_back_alike_without_a_reward(broken: str) -> None:
     assert as_bandit(distribution(weights, rewards, first)) is None
 
 
+def test_outcomes_of_an_arm_that_pay_the_same_are_one() -> None:
+    """An arm with the outcomes 0, 2, 2 and one that has no weight."""
+    weights, rewards = np.zeros((4, 2, 4)), np.zeros((4, 2, 4))
+    weights[0], weights[1:, :, 0] = [(0, 2, 3, 1), (0, 1, 0, 4)], 1
+    rewards[0] = [(9, 2, 2, 0), (9, 5, 7, 1)]
+    bandit = as_bandit(distribution(weights, rewards, 0))
+    assert bandit is not None
+    assert bandit.stages == ((Arm((0.0, 2.0), (1.0, 5.0)), Arm((1.0, 5.0), (4.0, 1.0))),)
+
+
 def test_symmetric_arms_share_what_they_are_worth() -> None:
     """The value does not depend on the order of arms."""
     arms = [bernoulli(1, 1), bernoulli(2, 1), bernoulli(1, 4)]

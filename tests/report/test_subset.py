@@ -57,7 +57,13 @@ def test_page_stands_alone(text):
 
 def test_page_says_what_was_found(made, text):
     found, _ = made
-    text = "".join(Page(text).text)
+    page = Page(text)
+    place = page.cells.index("Slope")
+    assert page.cells[place - 3 : place + 2] == ["Environment", "R²", "N", "Slope", "Intercept"]
+    first = found.singles.iloc[0]
+    shown = [first["environment"], f"{first['r2']:#.4g}", str(first["n"]), f"{first['slope']:#.4g}"]
+    assert page.cells[place + 2 : place + 6] == shown
+    text = "".join(page.text)
     best = found.outcome.best
     assert f"{best.coefficients[0]:.6f}" in text
     assert f"{100 * best.cv_r2:.1f}% in cross-validation" in text

@@ -123,6 +123,19 @@ def test_csv_can_be_read_back(parts, tmp_path):
     assert list(summary.loc[summary["best"], "algorithm"]) == ["BEB", "BEB"]
 
 
+@pytest.mark.parametrize(
+    ("row", "expected"),
+    [
+        ({"mean": 3.0, "ci95": 1.0}, (0.0, 25.0, 50.0)),
+        ({"mean": 5.0, "ci95": np.nan}, (75.0, 75.0, 75.0)),
+        ({"mean": np.nan, "ci95": 1.0}, None),
+        ({"mean": 3.0, "ci95": 1.0, "oracle": True}, None),
+    ],
+)
+def test_bars_are_per_cent_of_their_scale(row, expected):
+    assert tables._bar({"oracle": False, **row}, (2.0, 6.0)) == expected
+
+
 def test_markdown(parts):
     lines = markdown.table(tables.overview(parts)).splitlines()
     small = ("prior GC → test GC", "prior UGC → test GC")

@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from jbrl.base.errors import JbrlError
 from jbrl.rollout import faults
 
 NAN, INF = float("nan"), float("inf")
@@ -40,6 +41,25 @@ def test_the_first_leaf_with_nan_is_named(
     assert faults.said_of_nan(faults.nan_path(given, fault)) == sentence
     shapes = jax.eval_shape(lambda: given)
     assert faults.nan_path(shapes, fault) == faults.nan_path(given, fault)
+
+
+@pytest.mark.parametrize(
+    ("after", "words"),
+    [
+        ({"a": 1}, "a state with other fields than before"),
+        ({"a": jnp.int32(0), "b": jnp.zeros(3)}, "float32[3] in ['b'] as its state, where float32"),
+        ({"a": jnp.float32(0), "b": jnp.zeros(2)}, "float32[] in ['a'] as its state, where int32"),
+    ],
+)
+@pytest.mark.parametrize("method", ["act", "observe"])
+def test_a_state_that_changes_names_the_method_and_the_field(
+    after: dict, words: str, method: str
+) -> None:
+    before = {"a": jnp.int32(1), "b": jnp.ones(2)}
+    faults.check_state("an agent", before, before, {"a": jnp.int32(2), "b": jnp.zeros(2)})
+    with pytest.raises(JbrlError) as error:
+        faults.check_state("an agent", before, after if method == "act" else before, after)
+    assert f"str.{method} returned {words}" in str(error.value)
 
 
 def test_infinities_and_states_without_floats_are_no_fault() -> None:

@@ -13,6 +13,7 @@ from scipy import stats
 import jbrl
 from jbrl.agents import BAMCP, DQN, OPPSDS, EpsilonGreedy, Formula, QLearning, Random
 from jbrl.environments.spec import Steps
+from jbrl.mdp import sampling
 from jbrl.mdp.dirichlet import distribution, draw_mdp
 from jbrl.play.experiment import Run
 from jbrl.play.protocol import Protocol
@@ -66,6 +67,9 @@ def test_what_moves_the_environment_does_not_hang_on_the_keys_of_the_agent(
     mdp = draw_mdp(key, mdps, unit=True)
     plain = steps.draw_inputs(mdp, key, jnp.int32(7), 20)
     stream = steps.stream
+    drawn = [jax.random.split(stream(key, i, "environment"))[0] for i in range(7, 11)]
+    firsts = [int(steps.draw_inputs(mdp, key, jnp.int32(i), 1).first) for i in range(7, 11)]
+    assert firsts == [int(sampling.uniforms(one)[0] * S) for one in drawn]
     monkeypatch.setattr(
         steps,
         "stream",

@@ -38,6 +38,12 @@ def test_the_share_and_its_interval_are_those_of_the_definition():
     half = 2.0226909 * naive_jackknife(scores, which)  # Student's quantile for 39 degrees
     ends = 1 - (1 - share) * np.exp([half, -half])
     assert (low, high) == pytest.approx((max(0, ends[0]), ends[1]), rel=1e-6)
+    which, scores = np.repeat([0, 1], 3), np.array([0, 0, 1, 5, 6, 5.0])
+    scores[4] = 5  # without the third score groups explain all: no logarithm
+    share, low, high = sensitivity.share_explained(scores, which)
+    without = [1 - naive_share(np.delete(scores, i), np.delete(which, i)) for i in range(6)]
+    half = 2.5705818 * np.sqrt(5 / 6 * np.sum((without - np.mean(without)) ** 2))
+    assert (low, high) == pytest.approx((share - half, min(1, share + half)), rel=1e-6)
 
 
 @pytest.mark.parametrize(("between", "spread"), [(0.5, "normal"), (0.5, "exponential")])
