@@ -395,9 +395,7 @@ def test_the_doctor_tells_of_what_fails(monkeypatch: pytest.MonkeyPatch) -> None
         raise ArithmeticError("two and two\nare five")
 
     wrong = selftest.score("Random", {}, 250, mean=35.0, spread=10.0)
-    monkeypatch.setattr(
-        selftest, "CHECKS", {"sum": broken, "score": wrong, "words": selftest.words}
-    )
+    monkeypatch.setattr(selftest, "CHECKS", {"sum": broken, "score": wrong, "file": selftest.file})
     result = call("doctor")
     assert result.exit_code == 1
     last = result.stdout.splitlines()[-4:]

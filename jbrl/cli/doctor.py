@@ -47,9 +47,8 @@ def doctor(
     """Print what jbrl runs on, and check that it works.
 
     Prints versions, machine, devices, memory, compiled programs that are kept, and
-    what is known to be slow or wrong; then plays and computes some things whose
-    outcome is known, compiling for most of the time. Exit code 1 when one of them
-    fails.
+    what is known to be slow or wrong; then plays agents whose scores are known,
+    compiling for most of the time. Exit code 1 when one of them fails.
 
     Args:
       no_test: Skip the self-test.
