@@ -37,9 +37,15 @@ from jbrl.environments.spec import Episodes, Lifetime, OneHot, Steps, check_coun
 from jbrl.play import compilation, offline
 from jbrl.play import compile_cache as cache
 from jbrl.play.batching import host_leaves
-from jbrl.play.hosted import PlayedEpisodes, play_episodes
 from jbrl.play.machine import versions
-from jbrl.play.play import lifetime_of, make_run, resolve_agent, resolve_problem
+from jbrl.play.play import (
+    PlayedEpisodes,
+    lifetime_of,
+    make_run,
+    play_episodes,
+    resolve_agent,
+    resolve_problem,
+)
 from jbrl.play.protocol import Played, Protocol, Trained
 from jbrl.play.stepping import Latency, Player, Stepping, measure
 from jbrl.play.unit import Unit, canonical, select

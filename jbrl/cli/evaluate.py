@@ -145,7 +145,7 @@ def _open_ranks(evaluation: "Evaluation", seed: int) -> list[str]:
     rows = evaluation.aggregate[evaluation.aggregate["method"] == "pbp"].set_index("algorithm")
     if rows.empty:
         return []
-    from jbrl.stats.evaluation.separation import separation
+    from jbrl.stats.evaluation.ranking import separation
 
     samples = evaluation.samples
     lower, upper = rows.loc[list(samples.algorithms), ["lower", "upper"]].to_numpy().T

@@ -17,8 +17,7 @@ from jbrl.base.errors import JbrlError
 from jbrl.report import content as doc
 from jbrl.report import wrong_priors
 from jbrl.report.axes import Drawing
-from jbrl.report.figures import FIGURES, Part
-from jbrl.report.metrics import metric_blocks
+from jbrl.report.figures import FIGURES, Part, metric_blocks
 from jbrl.report.sections import BASELINE, Section, lengths_differ
 from jbrl.report.style import Style
 from jbrl.report.tables import all_agents, best_agents, overview, winners

@@ -8,8 +8,7 @@ from scipy.stats import beta
 
 from jbrl.base.errors import JbrlError
 from jbrl.environments.environment import ENVIRONMENTS
-from jbrl.problems.json_format import read_json, write_json
-from jbrl.problems.lookup import members, problem
+from jbrl.problems.lookup import members, problem, read_json, write_json
 from jbrl.problems.problem import PROBLEMS
 from jbrl.problems.wrong import total_variation
 

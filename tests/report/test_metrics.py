@@ -8,7 +8,7 @@ import pytest
 
 import jbrl
 from jbrl.base.schema import MetricFigure
-from jbrl.report.metrics import metric_blocks
+from jbrl.report.figures import metric_blocks
 from jbrl.report.sections import sections
 from jbrl.report.style import styles
 from jbrl.report.text import Rules, rules_of

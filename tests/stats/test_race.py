@@ -8,8 +8,8 @@ import pytest
 from jbrl.base.errors import JbrlError
 from jbrl.stats.evaluation.game import Moves, sides_of
 from jbrl.stats.evaluation.propagation import payoff_bounds, propagate
+from jbrl.stats.evaluation.ranking import scores_needed, separation
 from jbrl.stats.evaluation.samples import check_effort, check_table, effort, samples_of
-from jbrl.stats.evaluation.separation import scores_needed, separation
 from jbrl.stats.race import Evidence, Race, interval, lower_limit
 from tests.stats.evaluation_cases import table_of
 
@@ -158,7 +158,7 @@ def test_the_number_of_scores_that_is_named_suffices_and_half_of_it_does_not(few
 
 
 def test_what_would_take_minutes_is_left_out_and_said(few, monkeypatch):
-    monkeypatch.setattr("jbrl.stats.evaluation.separation.LARGEST", 10)
+    monkeypatch.setattr("jbrl.stats.evaluation.ranking.LARGEST", 10)
     separated = separation(few, np.zeros(3), np.ones(3), 0.05)
     assert separated is not None and not separated.others and separated.first is None
     assert "--method bootstrap" in separated.sentences()[-1]

@@ -9,6 +9,8 @@ import pytest
 
 from benchmarks.twins import bandits as reference
 from jbrl.agents.opps.bandits import (
+    UCB1,
+    UCBV,
     BanditProgress,
     SequentialHalving,
     StreamState,
@@ -17,7 +19,6 @@ from jbrl.agents.opps.bandits import (
     search,
 )
 from jbrl.agents.opps.stosoo import StoSOO
-from jbrl.agents.opps.ucb import UCB1, UCBV
 from jbrl.base.errors import JbrlError
 
 N_ARMS = 13
