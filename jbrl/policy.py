@@ -540,7 +540,7 @@ def _rebuilt(place: Path, about: dict[str, Any], arrays: dict[str, np.ndarray]) 
     knowledge: Any = prior
     if _trains(agent):
         leaves = [arrays[name] for name in sorted(arrays) if name.startswith("knowledge/")]
-        shapes = jax.eval_shape(offline.train, agent, jax.random.key(0), prior)
+        shapes = compilation.shapes_of(offline.train, agent, jax.random.key(0), prior)
         knowledge = read_knowledge(place, leaves, shapes)
     latency = about["latency"]
     return Policy(

@@ -39,7 +39,7 @@ import hypothesis
 import jax
 import pytest
 
-from jbrl.play import compile_cache
+from jbrl.play import compile_cache, executables
 from jbrl.play.compilation import forget_when_crowded
 
 sys.dont_write_bytecode = False
@@ -56,6 +56,7 @@ if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
     if sum(file.stat().st_size for file in kept.rglob("*-cache")) > MOST_BYTES:
         compile_cache.clear(kept)
     os.environ["JAX_COMPILATION_CACHE_DIR"] = str(compile_cache.use(kept))
+    executables.use(None)  # tests change functions, which keys do not know
 
 # for programs that tests start, and so that jbrl asks for no other number
 os.environ["JAX_NUM_CPU_DEVICES"] = "2"

@@ -26,6 +26,7 @@ import jax.extend.core
 from jax import Array
 
 from jbrl.base.errors import JbrlError, shown
+from jbrl.play import executables
 from jbrl.play.machine import available_cores
 from jbrl.play.timing import since
 
@@ -67,6 +68,7 @@ class Program(NamedTuple):
 
 
 KEPT: dict[tuple[Any, ...], Program] = {}
+_shapes: dict[tuple[Any, ...], Any] = {}
 _untimed: set[Callable[..., Any]] = set()
 VARIABLE = "JBRL_COMPILE"  # the effort where a study says nothing
 
@@ -162,14 +164,20 @@ def compile_once(fn: Callable[..., Any], *args: Any) -> Program:
     agents whose training takes the same operations share one.
     """
     devices = list(jax.tree.leaves(args)[0].devices())
-    identity = (present_effort(), *identity_of(fn, args, devices, (1, 1)))
+    effort = present_effort()
+    identity = (effort, *identity_of(fn, args, devices, (1, 1)))
     if identity in KEPT:
         return KEPT[identity]._replace(fresh=False)
-    traced = jax.jit(fn).trace(*args)
-    used, lowered = _lowered(traced.jaxpr, jax.tree.leaves(args))
-    digest = hashlib.sha256(lowered.as_text().encode()).hexdigest()
-    program = find_or_compile((digest, *devices), lambda: lowered, devices, 1)
-    structure = jax.tree.structure(traced.out_info)
+    chosen = options(devices[0].platform, effort)
+    if found := executables.find(identity, chosen, devices):
+        program, (used, structure) = Program(found.call, 1, True, found.bytes), found.beside
+    else:
+        traced = jax.jit(fn).trace(*args)
+        used, lowered = _lowered(traced.jaxpr, jax.tree.leaves(args))
+        digest = hashlib.sha256(lowered.as_text().encode()).hexdigest()
+        program = find_or_compile((digest, *devices), lambda: lowered, devices, 1, apart=False)
+        structure = jax.tree.structure(traced.out_info)
+        executables.keep(identity, chosen, program.call, program.bytes, (used, structure))
 
     def call(*args: Any) -> Any:
         leaves = jax.tree.leaves(args)
@@ -220,18 +228,41 @@ def compile_for(
 
 
 def find_or_compile(
-    identity: tuple[Any, ...], lower: Callable[[], Any], devices: Sequence[jax.Device], lanes: int
+    identity: tuple[Any, ...],
+    lower: Callable[[], Any],
+    devices: Sequence[jax.Device],
+    lanes: int,
+    *,
+    apart: bool = True,
 ) -> Program:
-    """Return the program with this identity: what has been compiled before, else what `lower`
-    returns, compiled.
+    """Return the program with this identity: what has been compiled before, in this process or
+    (`apart`) one before it, else what `lower` returns, compiled.
     """
     effort: Effort = "quick" if identity[0] in _untimed else present_effort()
-    identity = (effort, *identity)
+    identity, chosen = (effort, *identity), options(devices[0].platform, effort)
     if identity in KEPT:
         return KEPT[identity]._replace(fresh=False)
-    compiled = lower().compile(compiler_options=options(devices[0].platform, effort))
+    found = executables.find(identity, chosen, devices) if apart else None
+    if found:
+        KEPT[identity] = Program(found.call, lanes, True, found.bytes)
+        return KEPT[identity]
+    compiled = lower().compile(compiler_options=chosen)
     KEPT[identity] = Program(compiled, lanes, True, _bytes(compiled))
+    if apart:
+        executables.keep(identity, chosen, compiled, KEPT[identity].bytes)
     return KEPT[identity]
+
+
+def shapes_of(fn: Callable[..., Any], *args: Any) -> Any:
+    """Return `jax.eval_shape(fn, *args)`, of a function of the module level, traced once."""
+    identity = ("shapes", *identity_of(fn, args, (), (0, 0)))
+    if identity not in _shapes:
+        found = executables.recall(identity)
+        if found is None:
+            found = jax.eval_shape(fn, *args)
+            executables.remember(identity, found)
+        _shapes[identity] = found
+    return _shapes[identity]
 
 
 def identity_of(

@@ -2,10 +2,11 @@
 
 Off unless asked for.
 
-The cache is JAX's own (`jax_compilation_cache_dir`); this module decides where it is. What the
-compiler makes for one CPU may crash on another, which a cache in a shared home directory would
-bring about, and is of no use to another version. Each combination of versions (jbrl, JAX, jaxlib)
-and processor (model and features) therefore has a folder of its own inside the one that is named.
+Two caches share a folder: JAX's own (`jax_compilation_cache_dir`), and `executables`, which finds
+programs of jbrl without tracing them. This module decides where the folder is. What the compiler
+makes for one CPU may crash on another, which a cache in a shared home directory would bring about,
+and is of no use to another version. Each combination of versions (jbrl, JAX, jaxlib) and processor
+(model and features) therefore has a folder of its own inside the one that is named.
 
 A cached program is machine code: a user who can write to the folder can run code as its reader.
 Folders are made for their owner alone, and one that belongs to another user, or that others may
@@ -22,6 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from jbrl.base.errors import JbrlError
+from jbrl.play import executables
 from jbrl.play.machine import processor, processor_features, versions
 
 VARIABLE = "JBRL_COMPILE_CACHE"
@@ -106,13 +108,16 @@ def use(where: str | Path) -> Path:
     # a study has many programs that take half a second
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
     jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
+    executables.use(found)
     return found
 
 
 def state(where: str | Path) -> CacheState:
     """Describe the contents of `where`, checking each program."""
     mine = folder(where)
-    programs = list(mine.glob(f"*{_SUFFIX}"))
+    programs = [
+        file for suffix in (_SUFFIX, executables.SUFFIX) for file in mine.glob(f"*{suffix}")
+    ]
     others = [other for other in _folders(where) if other != mine]
     return CacheState(
         len(programs),
@@ -164,6 +169,8 @@ def _damaged(program: Path) -> bool:
     JAX packs with zlib, or, where it finds a library for that, with zstd, which is not tested.
     """
     content = program.read_bytes()
+    if program.suffix == executables.SUFFIX:
+        return executables.damaged(content)
     if content[:1] != b"\x78" and content:
         return False
     try:

@@ -198,7 +198,7 @@ class Run:
         """Return the knowledge, or its shapes before the agent is trained."""
         if self.knowledge is not None:
             return self.knowledge
-        return jax.eval_shape(train, *self.learner)
+        return compilation.shapes_of(train, *self.learner)
 
     # ---- playing ----
 
@@ -211,7 +211,7 @@ class Run:
         number = jax.ShapeDtypeStruct((), jnp.int32)
         draw = _draw_unit if has_unit_concentrations(self.test[0].mdps) else _draw
         shared = (self.agent, self.knowledge_shapes())
-        drawn = jax.eval_shape(_draw, self.test, number)
+        drawn = compilation.shapes_of(_draw, self.test, number)
         play = _play_recorded if self.record else _play
         return (
             lambda: batching.compile_mapped(draw, self.test, number, width, devices, groups),

@@ -22,6 +22,7 @@ from jax import Array, lax
 from jbrl.base.pytree import record, static
 from jbrl.environments.spec import Lifetime
 from jbrl.play import batching
+from jbrl.play.compilation import shapes_of
 from jbrl.play.offline import train
 from jbrl.play.protocol import Protocol
 from jbrl.play.resources import Resources, power_below
@@ -315,7 +316,7 @@ def joined_rules(common: Common, own: tuple[Any, ...]) -> Rules:
 def lane_shapes(rules: Rules, knowledge: Any, *, together: bool) -> Any:
     """Return the state of one lane, as shapes."""
     number = jax.ShapeDtypeStruct((), jnp.int32)
-    return jax.eval_shape(begin_own if together else begin, (rules, knowledge), number)
+    return shapes_of(begin_own if together else begin, (rules, knowledge), number)
 
 
 def bytes_of(shapes: Any) -> int:
@@ -344,11 +345,11 @@ def lane_bytes(agent: Agent, protocol: Protocol) -> int:
     traced = structure, tuple(map(jax.typeof, leaves)), protocol.together
     if traced not in _LANE_BYTES:
         try:
-            knowledge = jax.eval_shape(train, player, key, prior)
+            knowledge = shapes_of(train, player, key, prior)
             shapes = (
                 lane_shapes(data, knowledge, together=protocol.together)
                 if protocol.in_blocks
-                else jax.eval_shape(lambda k, p: player.reset(k, p), key, knowledge)
+                else shapes_of(_reset, player, key, knowledge)
             )
             _LANE_BYTES[traced] = bytes_of(shapes)
         except Exception:
@@ -372,6 +373,10 @@ def program_of_lifetimes(agent: Agent, protocol: Protocol) -> tuple[Any, ...]:
 
 
 # ---- what is traced: functions of what lanes share and of one lane, or a group of them ----
+
+
+def _reset(agent: Agent, key: Array, knowledge: Any) -> Any:
+    return agent.reset(key, knowledge)
 
 
 def begin(shared: tuple[Rules, Any], number: Array) -> Lane:

@@ -87,7 +87,7 @@ class Trials:
         learner = jax.device_put(
             (jax.tree.map(lambda v: v[0], examples[0]), self._key, self._prior), self._devices[0]
         )
-        shared = (jax.eval_shape(train, *learner), self._prior, self._key)
+        shared = (compilation.shapes_of(train, *learner), self._prior, self._key)
         number = jax.ShapeDtypeStruct((), np.int32)
         lanes = [
             (

@@ -174,6 +174,11 @@ class Latency:
         }
 
 
+def _plain(leaf: Any) -> Array:
+    """Return an array, of a random key its words."""
+    return jax.random.key_data(leaf) if is_key(leaf) else jnp.asarray(leaf)
+
+
 @dataclasses.dataclass(frozen=True)
 class _Layout:
     """The structure of a pytree whose leaves travel as plain arrays, random keys as their words."""
@@ -184,14 +189,19 @@ class _Layout:
 
     @classmethod
     def of(cls, tree: Any) -> "_Layout":
+        """Return the layout of a pytree of arrays, or of their shapes."""
         leaves, structure = jax.tree.flatten(tree)
-        impls = tuple(jax.random.key_impl(leaf) if is_key(leaf) else None for leaf in leaves)
-        plain = (jax.random.key_data(v) if is_key(v) else jnp.asarray(v) for v in leaves)
-        return cls(structure, impls, tuple((v.shape, np.dtype(v.dtype)) for v in plain))
+        impls: list[Any] = []
+
+        def plain(leaves: list[Any]) -> list[Array]:
+            impls[:] = [jax.random.key_impl(v) if is_key(v) else None for v in leaves]
+            return list(map(_plain, leaves))
+
+        kinds = tuple((v.shape, np.dtype(v.dtype)) for v in jax.eval_shape(plain, leaves))
+        return cls(structure, tuple(impls), kinds)
 
     def flat(self, tree: Any) -> list[Any]:
-        leaves = jax.tree.leaves(tree)
-        return [jax.random.key_data(v) if is_key(v) else jnp.asarray(v) for v in leaves]
+        return list(map(_plain, jax.tree.leaves(tree)))
 
     def tree(self, leaves: Sequence[Any]) -> Any:
         found = (
@@ -325,28 +335,17 @@ class Stepping:
 
     def _compile(self) -> None:
         layout = _Layout.of(self.player)
-        life = self._life_layout()
+        life = _Layout.of(compilation.shapes_of(_reset, self.player, jax.random.key(0)))
         programs = _Programs(layout, life, self.player.spec, self.lifetimes)
         self._data = jax.device_put(layout.flat(self.player))
         seen, words, arrays = self._examples()
         start = (self._data, self._words, seen)
-        self._leaves, _ = jax.eval_shape(programs.begin, *start)
+        self._leaves, _ = compilation.shapes_of(programs.begin, *start)
         follow = (self._data, self._leaves, words, arrays)
         (beginning, stepping), self.compile_seconds = compilation.compile_together(
             lambda: programs.compiled("begin", start), lambda: programs.compiled("step", follow)
         )
         self._begin, self._step = beginning.call, stepping.call
-
-    def _life_layout(self) -> _Layout:
-        """Return the layout of the state of a lifetime, which is traced for it."""
-        found = []
-
-        def start(player: Player, key: Array) -> LifeState:
-            found.append(_Layout.of(life := player.reset(key)))
-            return life
-
-        jax.eval_shape(start, self.player, jax.random.key(0))
-        return found[0]
 
     def _examples(self) -> tuple[Any, Any, Any]:
         """Return an observation, the words and the arrays of a step, as the programs take them."""
@@ -503,11 +502,15 @@ class Stepping:
         self.decisions = decisions
 
 
+def _reset(player: Player, key: Array) -> LifeState:
+    return player.reset(key)
+
+
 def _check_memory(player: Player, lifetimes: int) -> None:
     """Raise `JbrlError` if the states of so many lifetimes, before and after a step, and what they
     are given take more memory than is free.
     """
-    life = jax.eval_shape(lambda p, k: jax.tree.leaves(p.reset(k)), player, jax.random.key(0))
+    life = jax.tree.leaves(compilation.shapes_of(_reset, player, jax.random.key(0)))
     each = 2 * sum(math.prod(v.shape) * v.dtype.itemsize for v in life) + _WORDS_BYTES
     free = available_memory()
     if 0 < free < each * lifetimes:
