@@ -88,7 +88,7 @@ def register_suite(suite: Suite) -> None:
 
 
 def members(name: str) -> dict[str, str]:
-    """Return the names of the problems that a name stands for, by what tells them apart: itself,
+    """Return the names of the problems that a name stands for, by what they differ in: itself,
     unless it is a group of a suite or has lists of values.
     """
     suite, slash, rest = name.strip().partition("/")

@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 
 from jbrl.report import content as doc
 from jbrl.report.axes import DASHED, WIDTH, Drawing, Styles, legend, line_look
-from jbrl.report.sections import Section
+from jbrl.report.sections import BASELINE, Section
 from jbrl.report.style import INK, drawn
 from jbrl.stats.wrong_priors import kept, wrongness
 
@@ -40,7 +40,7 @@ def chapters(parts: Sequence[Section], styles: Styles) -> list[doc.Chapter]:
 
 def best(table: pd.DataFrame) -> pd.DataFrame:
     """Return the rows of the agent of each algorithm and test that is best with the right prior."""
-    table = table[table["share"].notna()]
+    table = table[table["share"].notna() & (table["algorithm"] != BASELINE)]
     greatest = table.groupby(["test", "algorithm"])["right"].transform("max")
     first = table[table["right"] == greatest].drop_duplicates(["test", "algorithm"])
     return table.merge(first[["test", "algorithm", "parameters"]])

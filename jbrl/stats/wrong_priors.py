@@ -1,4 +1,4 @@
-"""What a wrong prior costs: the share of its value that an agent keeps, against how wrong it is."""
+"""The price of a wrong prior: the share of its value that an agent keeps, by how wrong it is."""
 
 import re
 
@@ -56,6 +56,25 @@ def kept(returns: pd.DataFrame) -> pd.DataFrame:
             for degree, scores in sorted(({0.0: right} | points).items()):
                 rows.append((test, kind, degree, *who, *_ratio(scores, right)))
     return pd.DataFrame(rows, columns=list(COLUMNS))
+
+
+def granted_loss(distance: float, discount: float, horizon: int, width: float) -> float:
+    """Return what posterior sampling at each decision can lose by a wrong prior, at most.
+
+    Simchowitz et al. 2021: posteriors given the same history differ, on average, by no more than
+    twice the total-variation distance of the priors, and each decision adds that to the distance of
+    the histories of the two agents. Undiscounted, the sum is horizon (horizon + 1) distance width.
+
+    Args:
+      distance: total-variation distance of the two priors.
+      horizon: decisions.
+      width: greatest less smallest reward.
+    """
+    power, loss = 1.0, 0.0
+    for decision in range(1, horizon + 1):
+        loss += power * width * min(1.0, 2 * distance * decision)
+        power *= discount
+    return loss
 
 
 def _ratio(scores: pd.Series, right: pd.Series) -> tuple[int, float, float, float]:

@@ -5,10 +5,12 @@ import pandas as pd
 import pytest
 
 from jbrl.base.errors import JbrlError
+from jbrl.problems.lookup import problem
+from jbrl.problems.wrong import total_variation
 from jbrl.report.chapters import document
 from jbrl.report.sections import sections
 from jbrl.report.style import styles
-from jbrl.stats.wrong_priors import kept, wrongness
+from jbrl.stats.wrong_priors import granted_loss, kept, wrongness
 from tests.report.synthetic import study
 
 WRONG = 'wrong(GC,kind="scaled",degree=9)'
@@ -66,6 +68,32 @@ def test_how_often_intervals_fail():
     told = pd.concat(both).assign(test="GC", parameters="{}", seed=0)
     rows = kept(told.assign(experiment=told["prior"])).query("degree == 9")
     assert 4 < ((rows["share"] - 0.9).abs() > rows["ci95"]).sum() <= 36
+
+
+def test_what_theory_grants_by_hand():
+    assert granted_loss(0.2, 0.5, 3, 2.0) == pytest.approx(2 * (0.4 + 0.5 * 0.8 + 0.25))
+    assert granted_loss(1.0, 0.5, 3, 2.0) == pytest.approx(2 * 1.75)
+    assert granted_loss(0.001, 1.0, 20, 1.0) == pytest.approx(20 * 21 * 0.001)
+    assert granted_loss(0.0, 0.9, 10, 5.0) == 0
+
+
+def test_one_decision_of_posterior_sampling_loses_no_more_than_theory_grants():
+    """Of 100 pairs of priors of two arms none may lose more: the share of the better arm is known
+    to 0.01, the distance to four standard errors.
+    """
+    rng, losses = np.random.default_rng(0), []
+    for _ in range(100):
+        right = rng.uniform(0.5, 5, (2, 2))
+        wrong = right * rng.uniform(0.5, 2, (2, 2))
+        first = [np.mean(np.greater(*rng.beta(*c.T, (5_000, 2)).T)) for c in (right, wrong)]
+        means = right[:, 0] / right.sum(1)
+        mdps = (
+            problem("Bandit(prior='{} {}; {} {}')".format(*c.flat)).mdps for c in (right, wrong)
+        )
+        distance, error = total_variation(*mdps, 2_000)
+        lost = abs((first[0] - first[1]) * (means[0] - means[1]))
+        losses.append(lost - granted_loss(distance + 4 * error, 0.9, 1, 1.0))
+    assert max(losses) < 0
 
 
 def test_reports_have_a_chapter_where_priors_are_wrong_by_degrees():
