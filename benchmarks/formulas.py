@@ -20,7 +20,7 @@ from jax import lax
 
 from benchmarks import kept
 from experiments.formula_sets import enumerate_set
-from jbrl.agents.opps.bandits import UCB1, UCBV, SequentialHalving, begin, search
+from jbrl.agents.opps.bandits import UCB1, UCBV, begin, search
 from jbrl.agents.opps.evaluation import evaluate, programs
 from jbrl.agents.opps.formulas import formula_set
 from jbrl.agents.opps.stosoo import StoSOO
@@ -168,7 +168,6 @@ def overhead(report: Callable[..., None]) -> None:
         "UCB1(85)": UCB1(60 * 2**0.5),
         "UCB1(20)": UCB1(20.0),
         "UCBV(60)": UCBV(60.0),
-        "halving": SequentialHalving(),
     }
     for n_arms in (12, 43, 226):
         for each in (10, 100):

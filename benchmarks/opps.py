@@ -94,7 +94,7 @@ def overhead() -> Rows:
             for each in (10, 100):
                 pulls = each * len(formula_set(space))
                 agents = {f"UCB1({c:g})": OPPSDS(space, pulls, "UCB1", c) for c in (0.0, 660.0)} | {
-                    kind: OPPSDS(space, pulls, kind) for kind in ("UCB-V", "halving")
+                    "UCB-V": OPPSDS(space, pulls, "UCB-V")
                 }
                 found = {kind: searched(agent, name) for kind, agent in agents.items()}
                 vain = {

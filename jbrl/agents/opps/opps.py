@@ -10,7 +10,7 @@ import jax
 import numpy as np
 
 from jbrl.agents.opps import bandits
-from jbrl.agents.opps.bandits import UCB1, UCBV, Bandit, SequentialHalving, StreamState
+from jbrl.agents.opps.bandits import UCB1, UCBV, Bandit, StreamState
 from jbrl.agents.opps.evaluation import check_defined
 from jbrl.agents.opps.formulas import DOMAINS, SETS, VARIABLES, Expression, formula_set, parse
 from jbrl.agents.opps.ranking import Formula, Linear, features, formula_policies, linear_policies
@@ -69,7 +69,7 @@ class OPPSDS(OfflineSearch, Agent[None, None]):
     space: str = parameter("F3", "F1 … F6, or formulas separated by semicolons", check=space_of)
     budget: int = parameter(10_000, "pulls in all", low=1, high=LARGEST_BUDGET)
     bandit: str = parameter(
-        "UCB1", "how the next formula to try is chosen", choices=("UCB1", "UCB-V", "halving")
+        "UCB1", "how the next formula to try is chosen", choices=("UCB1", "UCB-V")
     )
     c: float = parameter(
         0.0,
@@ -144,7 +144,6 @@ class OPPSDS(OfflineSearch, Agent[None, None]):
         kinds: dict[str, Bandit[Any]] = {
             "UCB1": UCB1(self.c or math.sqrt(2) * scale),
             "UCB-V": UCBV(scale),
-            "halving": SequentialHalving(),
         }
         return kinds[self.bandit]
 

@@ -13,6 +13,7 @@ import pytest
 from benchmarks.twins import bandits as reference
 from benchmarks.twins.opps import Formula as Twin
 from benchmarks.twins.opps import trial
+from experiments.halving import HalvingOPPSDS
 from jbrl import play
 from jbrl.agents.complete import build
 from jbrl.agents.opps.formulas import formula_set
@@ -73,9 +74,10 @@ def test_pulls_are_those_of_the_loop_that_pulls_one_at_a_time():
     assert arms["strategy"][arms["chosen"]].tolist() == ["|Q0|"]
 
 
-@pytest.mark.parametrize("bandit", ["UCB1", "UCB-V", "halving"])
-def test_a_search_goes_on_where_it_was_interrupted(bandit):
-    agent = OPPSDS("F2", 300, bandit, 0.0)
+@pytest.mark.parametrize(
+    "agent", [OPPSDS("F2", 300), OPPSDS("F2", 300, "UCB-V"), HalvingOPPSDS("F2", 300)]
+)
+def test_a_search_goes_on_where_it_was_interrupted(agent):
     whole = search(agent)
     half = search(agent, rounds=4)
     assert 0 < half.consumed < 300

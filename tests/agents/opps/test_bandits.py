@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from benchmarks.twins import bandits as reference
+from experiments.halving import SequentialHalving
 from jbrl.agents.opps.bandits import (
     UCB1,
     UCBV,
     BanditProgress,
-    SequentialHalving,
     StreamState,
     begin,
     no_streams,
