@@ -46,7 +46,7 @@ def no_bracket():
 
 @pytest.fixture(scope="module")
 def choice(folder):
-    return jbrl.choose("GC(n_states=3)", candidates=["e-Greedy", "Q-learning"], out=folder, **TINY)
+    return jbrl.choose("GC(n_states=3)", candidates=["Sarsa", "Q-learning"], out=folder, **TINY)
 
 
 def plain(choice: Choice) -> dict[str, object]:
@@ -57,7 +57,7 @@ def plain(choice: Choice) -> dict[str, object]:
 
 def test_the_answer_names_an_agent_and_scores_it_afresh(choice, folder):
     assert choice.outcome == "answered"
-    assert choice.recommended in ("e-Greedy", "Q-learning")
+    assert choice.recommended in ("Sarsa", "Q-learning")
     mean, low, high = choice.score
     assert low < mean < high
     assert choice.n_fresh >= 64
@@ -65,7 +65,7 @@ def test_the_answer_names_an_agent_and_scores_it_afresh(choice, folder):
     assert choice.references["Random"] < choice.references["Optimal"]
     kept = json.loads((folder / "choice.json").read_text())
     assert kept["answer"] == choice.sentence
-    assert kept["standings"][0]["name"] == "e-Greedy"
+    assert kept["standings"][0]["name"] == "Sarsa"
     assert "<table>" in choice._repr_html_()
     page = (folder / "choice.html").read_text()
     assert page.count("<svg") >= 2
@@ -80,7 +80,7 @@ def test_the_policy_in_the_folder_acts(choice, folder):
 
 
 def test_what_was_played_is_kept_and_gives_the_same_answer(choice, folder):
-    again = jbrl.choose("GC(n_states=3)", candidates=["e-Greedy", "Q-learning"], out=folder, **TINY)
+    again = jbrl.choose("GC(n_states=3)", candidates=["Sarsa", "Q-learning"], out=folder, **TINY)
     assert plain(again) == plain(choice)
 
 
@@ -90,14 +90,10 @@ def test_an_interruption_ends_in_the_answer_so_far(choice, folder):
             raise KeyboardInterrupt
 
     found = jbrl.choose(
-        "GC(n_states=3)",
-        **TINY,
-        candidates=["e-Greedy", "Q-learning"],
-        out=folder,
-        progress=interrupt,
+        "GC(n_states=3)", **TINY, candidates=["Sarsa", "Q-learning"], out=folder, progress=interrupt
     )
     assert (found.outcome, found.stopped) == ("interrupted", "interrupted")
-    assert found.recommended in ("e-Greedy", "Q-learning")
+    assert found.recommended in ("Sarsa", "Q-learning")
     assert found.score is None
     assert "interrupted" in found.sentence
     assert json.loads((folder / "choice.json").read_text())["outcome"] == "interrupted"
@@ -105,8 +101,8 @@ def test_an_interruption_ends_in_the_answer_so_far(choice, folder):
 
 def test_scores_are_those_of_play(choice):
     """Number 64 is where the second block begins."""
-    first = next(one for one in choice.standings if one.name == "e-Greedy")
-    played = jbrl.play("e-Greedy", test="GC(n_states=3)", horizon=8, n_environments=128)
+    first = next(one for one in choice.standings if one.name == "Sarsa")
+    played = jbrl.play("Sarsa", test="GC(n_states=3)", horizon=8, n_environments=128)
     means = dict(first.curve)
     assert means[64] == pytest.approx(played.returns[:64].mean(), rel=1e-12)
     assert means[128] == pytest.approx(played.returns.mean(), rel=1e-12)

@@ -1,6 +1,7 @@
 """Random numbers and times of the host in traced methods are refused; those of JAX are not."""
 
 # ruff: noqa: NPY002 (what users may call)
+import functools
 import random
 import secrets
 import time
@@ -14,6 +15,7 @@ import pytest
 import jbrl
 from jbrl.agents import registry
 from jbrl.agents.registry import _programs, check_host_values
+from jbrl.base import host_values
 from jbrl.base.errors import JbrlError
 from jbrl.base.host_values import find_host_values
 from jbrl.environments.environment import check_environment
@@ -84,6 +86,14 @@ def made(take: Callable[[jax.Array], jax.Array], method: str) -> jbrl.Agent:
     return record(
         type("Mine", (Host,), {"take": staticmethod(take), "method": method, "__annotations__": {}})
     )()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def looked_for_once():
+    """Look for generators, in all objects of the process, once: those of this module are there."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(host_values, "_generators", functools.cache(host_values._generators))
+        yield
 
 
 @pytest.fixture(scope="module")

@@ -53,7 +53,7 @@ SWITCHES = {
     "NumPy without AVX2": _numpy("X86_V3", "X86_V4", "AVX512_ICL"),
     "XLA without AVX-512": Switch(
         "XLA_FLAGS",
-        "--xla_cpu_max_isa=AVX2",
+        f"{os.environ.get('XLA_FLAGS', '')} --xla_cpu_max_isa=AVX2".strip(),
         lambda told: "avx512f" in told["xla"],
         lambda told: told["xla"] == ["avx2", "fma"],
     ),
