@@ -10,6 +10,7 @@ is apart. Each figure is the median of R runs, with the least and the greatest b
 
 import argparse
 import json
+import os
 import statistics
 import sys
 from collections.abc import Callable, Iterator
@@ -28,7 +29,7 @@ import jbrl  # noqa: E402
 from jbrl.environments.environment import as_arrays  # noqa: E402
 from jbrl.mdp.sampling import stream  # noqa: E402
 from jbrl.play.batching import use_all_cores  # noqa: E402
-from jbrl.play.machine import machine, resident_bytes, versions  # noqa: E402
+from jbrl.play.machine import machine, versions  # noqa: E402
 from jbrl.play.play import make_run  # noqa: E402
 from jbrl.play.protocol import Protocol  # noqa: E402
 from jbrl.problems.problem import EnvironmentProblem  # noqa: E402
@@ -112,6 +113,11 @@ def rates(n: int, repeat: int) -> Iterator[dict[str, Any]]:
             "compile_seconds": round(run.compile_seconds, 2),
             "group": run.scheduler.width,
         }
+
+
+def resident_bytes() -> int:
+    """Return the memory that this process holds; of Linux."""
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
 def memory() -> Iterator[dict[str, Any]]:

@@ -24,9 +24,7 @@ from jbrl.study.plan import RunPlan
 from jbrl.study.progress import Progress
 from jbrl.study.storage.store import Store
 
-# Of Python and its libraries, before anything is compiled; of the programs of a study that has a
-# few, where they are not measured.
-PROCESS_BYTES, PROGRAMS_BYTES = 300 << 20, 200 << 20
+PROCESS_BYTES = 500 << 20  # of Python, its libraries, and the programs of a study that has a few
 
 
 def print_estimates(planned: RunPlan, *, units: bool) -> None:
@@ -48,7 +46,7 @@ def print_estimates(planned: RunPlan, *, units: bool) -> None:
     most = max((one.bytes for one in estimates.values()), default=0.0)
     total = duration(sum(seconds.values()))
     rows.append(["all", str(len(estimates)), total, bytes_text(most)])
-    typer.echo("\n".join([*aligned(rows), _memory_text(planned, most)]))
+    typer.echo("\n".join([*aligned(rows), _memory_text(most)]))
     done = len(planned.units) - len(planned.todo)
     ready = f" ({done} done already)" if done else ""
     typer.echo(
@@ -57,13 +55,12 @@ def print_estimates(planned: RunPlan, *, units: bool) -> None:
     )
 
 
-def _memory_text(planned: RunPlan, most: float) -> str:
+def _memory_text(most: float) -> str:
     """Return the memory of the process."""
-    programs = planned.calibration.resident_bytes(planned.todo) or PROGRAMS_BYTES
     here = memory_bytes()
     return (
         f"memory: of the arrays that one unit needs, up to {bytes_text(most)}, and about "
-        f"{bytes_text(PROCESS_BYTES + programs)} of the process with what it compiles"
+        f"{bytes_text(PROCESS_BYTES)} of the process with what it compiles"
         + (f"; this machine has {bytes_text(here)}" if here else "")
     )
 

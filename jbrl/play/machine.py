@@ -89,21 +89,9 @@ def _text(file: Path) -> str:
         return ""
 
 
-def resident_bytes() -> int:
-    """Return the memory that this process holds; 0 where the system does not say."""
-    try:
-        return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-    except (OSError, ValueError, IndexError, AttributeError):
-        return 0
-
-
 def peak_resident_bytes() -> int:
     """Return the most memory that this process has held; 0 where the system does not say."""
-    try:
-        lines = Path("/proc/self/status").read_text().splitlines()
-        return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM:"))
-    except (OSError, ValueError, StopIteration):
-        return 0
+    return max((int(v.split()[0]) * 1024 for v in _fields("/proc/self/status", "VmHWM")), default=0)
 
 
 def available_memory() -> int:

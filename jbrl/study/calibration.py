@@ -31,7 +31,7 @@ from jbrl.base.files import write_whole
 from jbrl.environments.spec import Steps
 from jbrl.play import compilation
 from jbrl.play.batching import lanes_per_device
-from jbrl.play.machine import machine, resident_bytes, versions
+from jbrl.play.machine import machine, versions
 from jbrl.play.play import make_run
 from jbrl.play.protocol import Protocol
 from jbrl.play.resources import Resources
@@ -43,9 +43,8 @@ from jbrl.study import cost
 from jbrl.study.cost import UnitCost
 
 # of the file, and of the rule that its factors refer to; raised when either changes its meaning
-FORMAT = 3
+FORMAT = 4
 SECONDS = 100.0  # limit of a calibration, except for the run in progress
-BUSY = 1.5  # times as long as on a machine of its own
 
 RUN_SECONDS = 0.4  # that a short run may take by the rough rule, without compilation
 TOO_LONG = 10.0  # times as long: only when nothing shorter is left
@@ -53,7 +52,6 @@ MAX_RUNS = 3  # of an algorithm in an experiment
 ALIKE = 2.0  # the rough rule distinguishes units when one takes so many times as long as another
 REPETITIONS = 3
 BLOCKS_RUN = 4  # of a lifetime in blocks
-MEASURABLE = 0.05  # seconds from which on CPU time shows how busy the machine is
 
 # The constants of the rough rule are those of a machine that takes so many seconds to compile and
 # to play the program of `speed_of`.
@@ -88,11 +86,8 @@ class Measurement:
     rule: float  # seconds of a decision and of a search, by the rule
     decision: float | None = None
     search: float | None = None
-    waiting: float | None = None  # of the decisions that latency is measured by
     memory: float | None = None  # bytes that a call takes
     compile_seconds: float | None = None  # no factor; None: the program was there
-    resident_bytes: float | None = None  # no factor: by which the process has grown
-    busy: float = 1.0  # by which times were divided, since the machine did other things
 
 
 @dataclasses.dataclass(frozen=True)
@@ -152,46 +147,31 @@ class ShortRun:
         Raises:
           Exception: any exception of the agent.
         """
-        agent, protocol, before = self.agent, self.protocol, resident_bytes()
+        agent, protocol = self.agent, self.protocol
         run = make_run(agent, protocol, resources=Resources(devices), lanes=self.lanes)
         run.prepare()
-        wall, cpu, seconds = time.perf_counter(), time.process_time(), list[float]()
+        seconds = list[float]()
         while len(seconds) < REPETITIONS and sum(seconds) < RUN_SECONDS:
             chunk = next(run.chunks())
             seconds.append(chunk.online_seconds)
-        busy = busyness(time.perf_counter() - wall, time.process_time() - cpu, run.devices) or 1.0
-        lanes, grown = run.batch // len(run.devices), resident_bytes() - before
         in_blocks, n = protocol.in_blocks, len(run.devices)
+        lanes = run.batch // n
         decision = statistics.median(seconds) / (
             chunk.decisions / n if in_blocks else lanes * protocol.horizon
         )
         search = cost.search_seconds(agent, protocol)
         return Measurement(
             rule=self.rule,
-            decision=decision / cost.decision_seconds(agent, self.unit.protocol) / busy,
-            search=(run.learned.seconds / search / busy if run.learned else 0.0) or None,
+            decision=decision / cost.decision_seconds(agent, self.unit.protocol),
+            search=(run.learned.seconds / search if run.learned else 0.0) or None,
             memory=run.bytes_per_device / cost.memory_bytes(agent, protocol, lanes)
             or None,  # where the compiler does not say
-            compile_seconds=run.compile_seconds / busy or None,
-            resident_bytes=max(0, grown) if before and run.compile_seconds else None,
-            busy=busy,
+            compile_seconds=run.compile_seconds or None,
         )
 
 
 def _rule(agent: Agent, protocol: Protocol) -> float:
     return cost.decision_seconds(agent, protocol) + cost.search_seconds(agent, protocol)
-
-
-def busyness(wall: float, cpu: float, devices: Sequence[jax.Device]) -> float | None:
-    """Estimate how many times longer a run has taken than on an idle machine, when all its CPU
-    devices work all the time; None: unknown.
-
-    Args:
-      wall, cpu: seconds of the run, and of all its threads together.
-    """
-    if devices[0].platform != "cpu" or wall < MEASURABLE or not cpu > 0:
-        return None
-    return max(1.0, wall * len(devices) / cpu)
 
 
 class Calibration:
@@ -239,7 +219,6 @@ class Calibration:
             rule=_rule(unit.agent, unit.protocol),
             decision=factor(taken.deciding, cost.lane_decisions(unit, self.devices) * decision),
             search=factor(taken.searching, cost.search_seconds(unit.agent, unit.protocol)),
-            waiting=factor(taken.waiting, cost.lone_seconds(unit, decision)),
         )
         for experiment in (unit.experiment, None):
             self._results[unit.algorithm, experiment].append(measured)
@@ -294,7 +273,7 @@ class Calibration:
 
         Returns: what could not be measured, and why, one line each.
         """
-        wanted, complaints, busy = self.missing(units), list[str](), list[float]()
+        wanted, complaints, made = self.missing(units), list[str](), 0
         began = clock()
         try:
             for done, short in enumerate(wanted):
@@ -312,14 +291,9 @@ class Calibration:
                     complaints.append(f"{short.unit.label}: {type(error).__name__}: {first}")
                     continue
                 self.runs.setdefault(self._key(short.unit), []).append(measured)
-                busy.append(measured.busy)
+                made += 1
         finally:  # also when interrupted
-            complaints += self._keep() if busy else []
-        if busy and (times := statistics.median(busy)) > BUSY:
-            complaints.append(
-                f"the machine was busy, short runs took {times:.1f} times as long as alone on it; "
-                "estimates are for it alone"
-            )
+            complaints += self._keep() if made else []
         return complaints
 
     # ---- estimates ----
@@ -372,7 +346,6 @@ class Calibration:
         factor = functools.partial(_factor, sources, _rule(agent, protocol))
         rule = cost.decision_seconds(agent, protocol)
         decision = rule * (factor("decision") or self.speed.playing)
-        waiting = factor("waiting")
         compiling = [run.compile_seconds for run in runs if run.compile_seconds]
         each = (
             statistics.mean(compiling)
@@ -384,23 +357,10 @@ class Calibration:
             compiling=0.0 if compiled else each * (2 if unit.latency else 1),
             searching=0.0 if searched else searching,
             deciding=cost.lane_decisions(unit, devices) * decision,
-            waiting=cost.lone_seconds(unit, rule * waiting if waiting else decision),
+            waiting=cost.lone_seconds(unit, decision),
             other=cost.SECONDS_PER_UNIT,
         )
         return parts, factor("memory") or 1.0, bool(runs)
-
-    def resident_bytes(self, units: Iterable[Unit]) -> float:
-        """Return the memory by which the process grows through compiling for units; 0 without a
-        short run.
-        """
-        grown = [
-            run.resident_bytes
-            for runs in self.runs.values()
-            for run in runs
-            if run.resident_bytes is not None
-        ]
-        programs = len({cost.program(unit) for unit in units})
-        return statistics.mean(grown) * programs if grown else 0.0
 
     def _key(self, unit: Unit) -> str:
         """Return the key that units share when short runs of one inform about another: the
@@ -453,7 +413,7 @@ def _read(path: Path) -> dict[str, list[Measurement]]:
 
 
 def _usable(run: Measurement) -> bool:
-    factors = (run.rule, run.decision, run.search, run.waiting, run.memory)
+    factors = (run.rule, run.decision, run.search, run.memory)
     return all(math.isfinite(f) and f > 0 for f in factors if f is not None)
 
 
