@@ -87,23 +87,26 @@ def register_suite(suite: Suite) -> None:
     SUITES[suite.name] = suite
 
 
-def members(name: str) -> dict[str, str]:
-    """Return the names of the problems that a name stands for, by what they differ in: itself,
-    unless it is a group of a suite or has lists of values.
+def members(name: str) -> tuple[str, ...]:
+    """Return the names of the problems that a name stands for: itself, unless it is a group of
+    a suite.
     """
     suite, slash, rest = name.strip().partition("/")
-    if slash and suite in SUITES:
-        names = SUITES[suite].members(rest)
-        return {one.partition("/")[2]: one for one in names} if names != (name,) else {"": name}
+    return SUITES[suite].members(rest) if slash and suite in SUITES else (name,)
+
+
+def listed(name: str) -> dict[str, str]:
+    """Return the names that a name with lists of values stands for, by these values: "3" and "4"
+    of `GC(n_states=[3,4])`; "" for a name without a list.
+    """
     axis = AXIS.search(name)
     if not axis:
         return {"": name}
     values = [*filter(None, map(str.strip, ITEM.findall(axis[1])))] or [""]
-    written = {one: f"{name[: axis.start()]}={one}{name[axis.end() :]}" for one in values}
     return {
-        "/".join(filter(None, (one.strip("\"'"), rest))): member
-        for one, text in written.items()
-        for rest, member in members(text).items()
+        "/".join(filter(None, (value.strip("\"'"), rest))): whole
+        for value in values
+        for rest, whole in listed(f"{name[: axis.start()]}={value}{name[axis.end() :]}").items()
     }
 
 

@@ -56,7 +56,7 @@ def wrong(
         changed = right * (1 + degree) if degree >= 0 else right / (1 - degree)
     else:
         changed = _without_last(right, degree)
-    said = f"kind={json.dumps(kind)},degree={json.dumps(degree).removesuffix('.0')}"
+    said = f"kind={json.dumps(kind)},degree={json.dumps(degree + 0.0).removesuffix('.0')}"
     if towards is not None:
         said += f",towards='{towards.short_name}'"
     return dataclasses.replace(

@@ -17,28 +17,38 @@ from jbrl.mdp.mdp import horizon_for
 from jbrl.play.play import lifetime_of
 from jbrl.play.protocol import Protocol
 from jbrl.play.unit import Unit
-from jbrl.problems.lookup import members, problem
+from jbrl.problems.lookup import listed, members, problem
 from jbrl.problems.problem import DirichletProblem, Problem
 from jbrl.rollout.contract import Agent, cost
-from jbrl.study.tables import AgentTable, ExperimentTable, Settings, checked
+from jbrl.study.tables import AgentTable, ExperimentTable, Settings, checked, given
 
 
 def _members(table: ExperimentTable) -> list[ExperimentTable]:
-    """Return one table for each problem of a group, such as `bsuite/catch`, and for each value of a
-    list, such as `GC(n_states=[3,4])`, in the test distribution and the prior.
+    """Return one table for each problem of a group, such as `bsuite/catch`; the table itself for
+    any other name.
 
-    The experiment of `bsuite/catch/3` in the table `NAME` is called `NAME/catch/3`, that of three
-    states `NAME/3`.
+    The experiment of `bsuite/catch/3` in the table `NAME` is called `NAME/catch/3`.
     """
+    names = members(table.test)
+    if names == (table.test,):
+        return [table]
+    called = [f"{table.name}/{name.partition('/')[2]}" for name in names]
     return [
-        dataclasses.replace(
-            table,
-            name="/".join(filter(None, (table.name, of_test, of_prior))),
-            test=test,
-            prior=prior,
-        )
-        for of_test, test in members(table.test).items()
-        for of_prior, prior in (members(table.prior) if table.prior else {"": None}).items()
+        dataclasses.replace(table, name=new, test=test)
+        for new, test in zip(called, names, strict=True)
+    ]
+
+
+def _listed(table: ExperimentTable) -> list[ExperimentTable]:
+    """Return one table for each value of lists in problem and prior, such as `GC(n_states=[3,4])`:
+    experiments `NAME/3` and `NAME/4`.
+    """
+    priors = listed(table.prior) if table.prior else {"": table.prior}
+    return [
+        dataclasses.replace(table, name="/".join(filter(None, names)), test=test, prior=prior)
+        for of_test, test in listed(table.test).items()
+        for of_prior, prior in priors.items()
+        for names in [(table.name, of_test, of_prior)]
     ]
 
 
@@ -57,23 +67,25 @@ class Study:
         self.tables = checked(data, place)
         self.settings = self.tables.study
         self._traced: set[tuple[str, str]] = set()  # algorithms and priors
+        numbered = [*enumerate(self.tables.experiments, 1)]
+        # number and name of a table, and its experiments
+        self._experiments = [(n, t.name, one) for n, t in numbered for one in _listed(t)]
         self._check_names()
-        numbered = enumerate(self.tables.experiments, 1)
         experiments = [
-            (table.name, one, self._protocols(number, one))
-            for number, table in numbered
+            (name, table, one, self._protocols(number, one))
+            for number, name, table in self._experiments
             for one in _members(table)
         ]
         # environments of the experiments that leave them to their problem
         self._defaults = {
-            name: protocols[0].n_environments
-            for name, one, protocols in experiments
+            table.name: protocols[0].n_environments
+            for _, table, one, protocols in experiments
             if one.n_environments is None and self.settings.n_environments is None
         }
         agents = [self._agents(number, table) for number, table in enumerate(self.tables.agents, 1)]
         units = (
             self._unit(experiment, table.algorithm, protocol, agent)
-            for name, experiment, by_seed in experiments
+            for name, _, experiment, by_seed in experiments
             for table, grid in zip(self.tables.agents, agents, strict=True)
             if table.experiments is None or name in table.experiments
             for agent in grid
@@ -86,6 +98,7 @@ class Study:
         finite = any(not unit.protocol.in_blocks for unit in self.units)
         n = max(self._defaults.values(), default=500)
         tables = self.tables.facts()
+        tables["experiments"] = [given(one) for _, _, one in self._experiments]
         for table in tables["experiments"]:
             if self._defaults.get(table["name"], n) != n:
                 table["n_environments"] = self._defaults[table["name"]]
@@ -93,13 +106,16 @@ class Study:
         return tables | {"study": settings}
 
     def _check_names(self) -> None:
-        names = [experiment.name for experiment in self.tables.experiments]
-        for number, name in enumerate(names, 1):
-            if names.index(name) != number - 1:
+        names = [table.name for table in self.tables.experiments]
+        taken: set[str] = set()
+        for number, called, one in self._experiments:
+            name = called if called in taken else one.name
+            if name in taken:
                 raise JbrlError(
                     f"{self.place}: [[experiments]] {number}: name = {shown(name)}: expected "
                     "another name, this one is taken"
                 )
+            taken.add(name)
         for number, table in enumerate(self.tables.agents, 1):
             for name in table.experiments or []:
                 if name not in names:

@@ -8,7 +8,7 @@ from scipy.stats import beta
 
 from jbrl.base.errors import JbrlError
 from jbrl.environments.environment import ENVIRONMENTS
-from jbrl.problems.lookup import members, problem, read_json, write_json
+from jbrl.problems.lookup import listed, problem, read_json, write_json
 from jbrl.problems.problem import PROBLEMS
 from jbrl.problems.wrong import total_variation
 
@@ -173,13 +173,13 @@ def test_total_variation_of_wrong_priors():
 
 def test_a_list_of_values_names_a_problem_for_each():
     name = 'wrong(GC(n_states=[3, 4]),kind=["uniform","support"],degree=0.1)'
-    assert members(name) == {
+    assert listed(name) == {
         f"{n}/{kind}": f'wrong(GC(n_states={n}),kind="{kind}",degree=0.1)'
         for n in (3, 4)
         for kind in ("uniform", "support")
     }
     with pytest.raises(JbrlError, match="degree = : expected a number"):
-        problem(*members("wrong(GC,degree=[])").values())
+        problem(*listed("wrong(GC,degree=[])").values())
 
 
 def test_appendix_differs_in_one_transition():

@@ -395,3 +395,28 @@ def bad_agents(tmp_path_factory):
 def test_agents_of_ones_own_that_cannot_be_used(bad_agents, algorithm, message):
     with pytest.raises(JbrlError, match=message):
         custom(algorithm, bad_agents)
+
+
+def test_lists_of_values_are_experiments():
+    data = {
+        "study": {"name": "lists", "n_environments": 2, "horizon": 3},
+        "experiments": [
+            {"name": "GC", "test": "GC(n_states=[3, 5])"},
+            {"name": "wrong", "test": "GC", "prior": "wrong(GC,degree=[0,0.5])"},
+        ],
+        "agents": [
+            {"algorithm": "Random"},
+            {"algorithm": "BEB", "beta": [1.0, 2.0], "experiments": ["wrong"]},
+        ],
+    }
+    study = Study(data)
+    names = ["GC/3", "GC/5", "wrong/0", "wrong/0.5"]
+    assert [table["name"] for table in study.facts()["experiments"]] == names
+    assert [unit.experiment for unit in study.units] == [
+        *names[:2],
+        *names[2:3] * 3,
+        *names[3:] * 3,
+    ]
+    data["experiments"].append({"name": "GC/5", "test": "GDL"})
+    with pytest.raises(JbrlError, match=r"3: name = 'GC/5': expected another name, this one is ta"):
+        Study(data)
