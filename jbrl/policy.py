@@ -36,7 +36,7 @@ from jbrl.base.plugins import is_outside, source_digest
 from jbrl.environments.spec import Episodes, Lifetime, OneHot, Steps, check_count
 from jbrl.play import compilation, offline
 from jbrl.play import compile_cache as cache
-from jbrl.play.batching import host_leaves
+from jbrl.play.batching import host_leaves, run_inline
 from jbrl.play.machine import versions
 from jbrl.play.play import (
     PlayedEpisodes,
@@ -396,6 +396,7 @@ def policy(
     Raises:
       JbrlError: an agent that cannot use the prior, or that has to be shown the environment.
     """
+    run_inline()
     if isinstance(agent, Played):
         if agent.trained is None:
             raise JbrlError("these results do not keep the agent: expected those of jbrl.play")
@@ -502,6 +503,7 @@ def load_policy(folder: str | Path, *, compile_cache: str | Path | None = None) 
       JbrlError: a file is missing or damaged, the format, the agent or the problem is another one
         here, or the agent is of the user's own and its module is not imported.
     """
+    run_inline()
     if compile_cache is not None:
         cache.use(compile_cache)
     place = Path(folder)
