@@ -80,17 +80,12 @@ def out(study: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     lines = result.stderr.splitlines()
     assert lines[0].startswith("7 units: about ")
     assert lines[1].startswith("[1/7] GC/Random seed 0: mean ")
-    assert lines[8].split() == ["algorithm", "units", "estimated", "actual"]
-    assert [line.split()[:2] for line in lines[9:12]] == [
-        ["Random", "3"],
-        ["e-Greedy", "4"],
-        ["all", "7"],
-    ]
     assert re.fullmatch(
-        r"7 units done in .*, .*iB of memory at most \(1 more unit belongs to this study\)",
-        lines[12],
+        r"7 units done in .* \(\d.* estimated\), .*iB of memory at most "
+        r"\(1 more unit belongs to this study\)",
+        lines[8],
     )
-    assert lines[13] == f"See 'jbrl scores {folder}' and 'jbrl report {folder}'."
+    assert lines[9] == f"See 'jbrl scores {folder}' and 'jbrl report {folder}'."
     return folder
 
 

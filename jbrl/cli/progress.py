@@ -4,7 +4,7 @@ Progress is a live display on a terminal, one line per unit elsewhere.
 """
 
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from types import TracebackType
 from typing import Any
 
@@ -18,11 +18,10 @@ from jbrl.base.errors import bytes_text
 from jbrl.cli.output import aligned, count, duration
 from jbrl.play.machine import memory_bytes, peak_resident_bytes
 from jbrl.play.unit import Unit
-from jbrl.report.text import ABSENT, seconds_text
-from jbrl.study.cost import TimeLeft, cost_report, present_busy_text
+from jbrl.report.text import seconds_text
+from jbrl.study.cost import TimeLeft, present_busy_text
 from jbrl.study.plan import RunPlan
 from jbrl.study.progress import Progress
-from jbrl.study.storage.store import Store
 
 PROCESS_BYTES = 500 << 20  # of Python, its libraries, and the programs of a study that has a few
 
@@ -75,26 +74,6 @@ def _source(planned: RunPlan) -> str:
         return ", by short runs on this machine"
     part = f", {measured} of them by short runs on this machine, the others" if measured else ","
     return f"{part} by a rough rule: --calibrate measures"
-
-
-def _estimated_and_actual(store: Store, ids: Collection[str]) -> list[list[str]]:
-    """Return estimated and actual time by algorithm, the last row in all, of the units `ids` as far
-    as they are done; no rows if none is.
-    """
-    table = cost_report(store, ids)
-    table = table[table.done > 0]
-    if table.empty:
-        return []
-    columns = ["algorithm", "done", "estimated_seconds", "actual_seconds"]
-    rows = list(table[columns].itertuples(index=False, name=None))
-    rows.append(("all", *(table[column].sum() for column in columns[1:])))
-    return [
-        ["algorithm", "units", "estimated", "actual"],
-        *(
-            [name, str(done), duration(about) if about > 0 else ABSENT, duration(actual)]
-            for name, done, about, actual in rows
-        ),
-    ]
 
 
 class Display(Progress):
@@ -236,13 +215,12 @@ class Display(Progress):
         verb = "belongs" if others == 1 else "belong"
         rest = f" ({count(others, 'more unit')} {verb} to this study)" if others else ""
         if self._todo:
-            for line in aligned(_estimated_and_actual(self.plan.store, set(self._todo))):
-                self.console.print(escape(line))
             peak = peak_resident_bytes()
             memory = f", {bytes_text(peak)} of memory at most" if peak else ""
+            expected = duration(sum(cost.seconds for cost in self._expected.values()))
             self.console.print(
                 f"{count(self._ran - self._failed, 'unit')} done{failed} in "
-                f"{duration(self._elapsed())}{memory}{rest}"
+                f"{duration(self._elapsed())} ({expected} estimated){memory}{rest}"
             )
         if self._units - len(self._todo) + self._ran > self._failed:  # else there are no scores
             self.console.print(f"See 'jbrl scores {folder}' and 'jbrl report {folder}'.")

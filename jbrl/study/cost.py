@@ -8,13 +8,12 @@ of one machine; by how much it is off is measured (`study.calibration`).
 import math
 import os
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import jax
 import numpy as np
-import pandas as pd
 
 from jbrl.environments.spec import Box
 from jbrl.play import compilation
@@ -25,7 +24,6 @@ from jbrl.play.resources import Resources
 from jbrl.play.unit import LATENCY_DECISIONS, Unit
 from jbrl.problems.problem import DirichletProblem
 from jbrl.rollout.contract import SECONDS_PER_STEP, Agent, OfflineSearch, cost
-from jbrl.study.storage.store import Store, saved_estimates
 
 SECONDS_PER_DECISION = 5e-8
 SECONDS_PER_ENTRY = 3e-10  # of the transition tensor, for one decision
@@ -43,8 +41,6 @@ SLOWER_ALONE = 8.0  # a decision for one MDP alone, beside its share in one for 
 # units, which are small, do not decide alone.
 PRIOR_SHARE = 0.01
 LOAD_SECONDS = 60.0  # that the load average covers
-
-COLUMNS = ("algorithm", "units", "done", "estimated_seconds", "actual_seconds", "left_seconds")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -194,36 +190,6 @@ def actual(header: Mapping[str, Any], *, searched: bool) -> UnitCost:
         deciding=header["online_seconds"] * decisions,
         waiting=(header.get("latency_seconds") or 0.0) * LATENCY_DECISIONS,
     )
-
-
-def cost_report(store: Store, ids: Collection[str] | None = None) -> pd.DataFrame:
-    """Return one row per algorithm, in the order of the study: columns `COLUMNS`.
-
-    Wall seconds: `estimated_seconds` those that the units that are `done` were expected to take
-    when they were begun (NaN if it was not recorded), `actual_seconds` their compilation, search
-    and decisions, `left_seconds` the estimate for those that are not done.
-
-    Args:
-      ids: of the units that count; None: all of them.
-
-    Raises:
-      StoreError: no results of a study here.
-    """
-    estimates, searched, rows = saved_estimates(store.folder), set[str | None](), []
-    units = [unit for unit in store.manifest()["units"] if ids is None or unit["id"] in ids]
-    results = store.results([unit["id"] for unit in units])
-    for unit in units:
-        expected = estimates.get(unit["id"], math.nan)
-        result = results.get(unit["id"])
-        if result is None or result.status != "done":
-            rows.append((unit["algorithm"], 1, 0, 0.0, 0.0, expected))
-            continue
-        fresh = unit["knowledge"] is None or unit["knowledge"] not in searched
-        searched.add(unit["knowledge"])
-        taken = actual(result.header, searched=fresh).seconds
-        rows.append((unit["algorithm"], 1, 1, expected, taken, 0.0))
-    table = pd.DataFrame(rows, columns=list(COLUMNS))
-    return table.groupby("algorithm", sort=False).sum(min_count=1).reset_index()
 
 
 # ---- the time left ----
