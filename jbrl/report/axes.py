@@ -53,7 +53,6 @@ class Drawing:
     data: pd.DataFrame = dataclasses.field(default_factory=pd.DataFrame)  # one row per mark or area
     titles: dict[str, str] = dataclasses.field(default_factory=dict)
     note: str = ""
-    svg: str = ""  # of the page, where it is drawn already; the figure is an empty one then
     wide: bool = False  # needs the width of a page
 
     def mark(

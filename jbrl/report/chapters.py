@@ -6,7 +6,7 @@ the settings, follow.
 """
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from operator import itemgetter
 from typing import Any
 
@@ -213,7 +213,6 @@ def document(
     parts: Sequence[Section],
     styles: Mapping[str, Style],
     manifest: Mapping[str, Any],
-    experiments: Iterable[doc.Chapter] | None = None,
     pages: Mapping[str, str] | None = None,
     files: Sequence[str] = (),
 ) -> doc.Document:
@@ -223,15 +222,13 @@ def document(
       parts: its experiments (`sections.sections`).
       styles: of all algorithms.
       manifest: `study`, `machine` and `versions` are tables to show; all may be absent.
-      experiments: the chapter of each part, where they are made already.
       pages: beside this one, file by title.
       files: tables beside it.
     """
     everything = pd.concat([s.table for s in parts], ignore_index=True)
     terms = shared([s.terms for s in parts])
     undone = everything[everything["status"] != "done"]
-    if experiments is None:
-        experiments = [experiment(parts, number, styles) for number in range(len(parts))]
+    experiments = [experiment(parts, number, styles) for number in range(len(parts))]
     chapters = [
         *(summary(parts, terms), *wrong_priors.chapters(parts, styles), *experiments),
         _settings(everything, manifest, terms),

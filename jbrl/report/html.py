@@ -64,7 +64,7 @@ def svg(plot: Plot, chapter: Chapter) -> Markup:
     """Return the figure as an element of the page."""
     drawing = plot.drawing
     label = f"{plot.title}, {chapter.title}"
-    return Markup(drawing.svg or inline(drawing.figure, plot.id, label, drawing.titles))
+    return Markup(inline(drawing.figure, plot.id, label, drawing.titles))
 
 
 def _csv(plot: Plot) -> str:

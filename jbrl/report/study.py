@@ -1,23 +1,15 @@
 """The report of a study, and of what its agents have searched, in one form."""
 
-import multiprocessing
-import os
-import sys
-import warnings
-from collections.abc import Callable, Mapping
-from concurrent.futures import ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import pandas as pd
-from matplotlib.figure import Figure
 
 from jbrl.base.errors import JbrlError, nearest
 from jbrl.base.files import writing
-from jbrl.report import html, strategies
-from jbrl.report.chapters import document, experiment
-from jbrl.report.content import Chapter, Plot
+from jbrl.report import strategies
+from jbrl.report.chapters import document
 from jbrl.report.files import RENDERERS, Form, write_document
 from jbrl.report.sections import Metrics, no_metrics, sections
 from jbrl.report.style import styles
@@ -25,11 +17,6 @@ from jbrl.report.tables import FILES, write_tables
 from jbrl.report.text import rules_of
 from jbrl.stats.brackets import of_experiments
 from jbrl.stats.labels import named_of, oracles_of
-
-MANY_ROWS = 300  # of scores from which on experiments are drawn side by side
-Result = TypeVar("Result")
-
-_work: Callable[[int], Any] | None = None  # of the pool that is open; a child has a copy
 
 
 def write_report(
@@ -76,13 +63,10 @@ def write_report(
         named_of(manifest),
     )
     looks = styles(scores["algorithm"], oracles)
-    chapters = None
-    if form == "html" and len(parts) > 1 and len(scores) >= MANY_ROWS:
-        chapters = side_by_side(lambda number: _drawn(experiment(parts, number, looks)), len(parts))
     pages = {}
     if searched is not None and len(searched):
         pages = {"Strategies found offline": f"strategies.{ending}"}
-    report = document(parts, looks, manifest, chapters, pages, FILES if form == "html" else ())
+    report = document(parts, looks, manifest, pages, FILES if form == "html" else ())
     with writing(place) as folder:
         write_document(report, folder, page, form)
         if searched is not None and pages:
@@ -91,50 +75,3 @@ def write_report(
         if form == "html":
             write_tables(parts, folder)
     return place / f"{page}.{ending}"
-
-
-def _drawn(chapter: Chapter) -> Chapter:
-    """Return a chapter with its figures as SVG, which can be passed to other processes."""
-    for plot in chapter.blocks:
-        if isinstance(plot, Plot):
-            plot.drawing.svg = html.svg(plot, chapter)
-            plot.drawing.figure = Figure()
-    return chapter
-
-
-def side_by_side(work: Callable[[int], Result], count: int) -> list[Result]:
-    """Return `[work(0), …, work(count - 1)]`, by several processes where that is safe, else one by
-    one.
-
-    Processes are forked, so that they see the tables of the report without a copy. This is safe on
-    Linux while JAX is not loaded, whose threads do not survive a fork.
-
-    Args:
-      work: its result can be pickled; what it raises is raised here.
-    """
-    global _work
-    processes = min(count, _cores())
-    if processes < 2 or sys.platform != "linux" or "jax" in sys.modules or _work is not None:
-        return [work(number) for number in range(count)]
-    _work = work
-    try:
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", ".*multi-threaded.*", DeprecationWarning)
-            context = multiprocessing.get_context("fork")
-            with ProcessPoolExecutor(processes, mp_context=context) as pool:
-                return list(pool.map(_call, range(count)))
-    except (BrokenProcessPool, OSError):  # no memory, or no processes, for more than this one
-        return [work(number) for number in range(count)]
-    finally:
-        _work = None
-
-
-def _call(number: int) -> Any:
-    assert _work is not None
-    return _work(number)
-
-
-def _cores() -> int:
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
