@@ -10,6 +10,7 @@ import pytest
 
 import jbrl
 from jbrl.agents.registry import AGENTS
+from jbrl.play.lifetimes import COPIES
 from jbrl.play.unit import Unit
 from jbrl.problems.prior import EnvironmentPrior
 from jbrl.rollout.contract import SECONDS_PER_STEP
@@ -93,10 +94,10 @@ def test_a_call_plays_all_its_lanes():
 @cpu_only
 def test_states_of_a_group_of_lanes_are_part_of_the_memory(tmp_path):
     """Pinball has four inputs: 31^4 = 923,521 features by orders of 30, five actions and a value,
-    three arrays each, 16 lanes.
+    three arrays each, 16 lanes of one group.
     """
     study = {
-        "study": {"name": "large", "n_environments": 100},
+        "study": {"name": "large", "n_environments": 16},
         "experiments": [{"name": "Pinball-empty", "problem": "Pinball-empty"}],
         "agents": [
             {"algorithm": "PPO-linear"},
@@ -104,7 +105,7 @@ def test_states_of_a_group_of_lanes_are_part_of_the_memory(tmp_path):
         ],
     }
     small, large = Calibration(folder=tmp_path).estimates(load_study(study).units).values()
-    each = len(jax.devices()) * 16 * 6 * 3 * 4
+    each = COPIES * len(jax.devices()) * 16 * 6 * 3 * 4
     assert each * 923_521 < large.bytes < 1.05 * each * 923_521
     assert each * 10_000 < small.bytes < 1.5 * each * 10_000
 
