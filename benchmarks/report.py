@@ -16,7 +16,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from benchmarks.large_study import study
-from jbrl.report.study import write_report
+from jbrl.report.chapters import write_report
 
 LIMITS = {"seconds": 60.0, "gibibytes": 2.0, "largest_page_megabytes": 5.0}
 

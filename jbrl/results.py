@@ -220,7 +220,7 @@ class Results:
         Raises:
           JbrlError: no such form, or `out` cannot be written.
         """
-        from jbrl.report.study import write_report
+        from jbrl.report.chapters import write_report
 
         return write_report(
             self._pooled(),

@@ -11,7 +11,7 @@ import subprocess
 
 import pytest
 
-from jbrl.report.study import write_report
+from jbrl.report.chapters import write_report
 from tests.report.synthetic import MANIFEST, study
 from tests.report.test_chapters import searched
 

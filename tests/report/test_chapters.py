@@ -10,10 +10,9 @@ import pytest
 
 import jbrl
 from jbrl.report import sections
-from jbrl.report.chapters import document
+from jbrl.report.chapters import document, write_report
 from jbrl.report.content import Cell, Heading, Items, Paragraph, Plot, Span, Table
 from jbrl.report.strategies import LISTED
-from jbrl.report.study import write_report
 from jbrl.report.style import styles
 from jbrl.report.text import seconds_text
 from jbrl.stats.labels import oracles_of

@@ -8,7 +8,7 @@ from urllib.parse import unquote
 import pandas as pd
 import pytest
 
-from jbrl.report.study import write_report
+from jbrl.report.chapters import write_report
 from jbrl.stats.labels import oracles_of
 from tests.report.synthetic import MANIFEST, study, undo
 

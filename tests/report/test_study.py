@@ -11,8 +11,8 @@ import pytest
 from benchmarks import large_study
 from jbrl.base.errors import JbrlError
 from jbrl.base.files import writing
+from jbrl.report.chapters import write_report
 from jbrl.report.sections import sections
-from jbrl.report.study import write_report
 from tests.report.synthetic import MANIFEST, study
 
 ROOT = Path(__file__).parents[2]
