@@ -13,19 +13,12 @@ from threadpoolctl import threadpool_limits
 
 from jbrl.base.errors import JbrlError
 from jbrl.base.files import write_whole
-from jbrl.bayes_optimal.hidden_ahead import hide
+from jbrl.bayes_optimal.hidden_ahead import HiddenAhead, hide
 from jbrl.bayes_optimal.limits import lower_limit
 from jbrl.bayes_optimal.look_ahead import LookAhead, Replication
 from jbrl.bayes_optimal.lower import LEAST_PLAYED, TRIAL, Candidate, candidates, find_agents
 from jbrl.bayes_optimal.moves import forgetting
-from jbrl.bayes_optimal.plan import (
-    Plan,
-    check_model,
-    checked_played,
-    make_plan,
-    margin,
-    standard_error,
-)
+from jbrl.bayes_optimal.plan import Plan, check_model, checked_played, make_plan, standard_error
 from jbrl.bayes_optimal.repeats import repeats
 from jbrl.bayes_optimal.samples import Control
 from jbrl.environments.spec import Steps
@@ -42,15 +35,13 @@ from jbrl.study.storage import files
 
 CONFIDENCE = 0.95  # of the bracket; the ends are one-sided limits at ONE_SIDED
 ONE_SIDED = (1 + CONFIDENCE) / 2
-VERSION = 6  # of what pieces mean
+VERSION = 7  # of what pieces mean
 # What an end rests on besides the seed: an exact end on nothing.
 EXACT = "nothing"
 RANGE = "the range of returns"
 MOMENT = "the second moment of returns, which is known"
-NORMAL = "normal means of replications"
 ROUNDING = 1e-12  # relative, of values that are equal
 CLOSE = 1e-5  # relative, of ends without a sample that no sample would improve
-RARE = 30  # MDPs: of what fewer of a sample's are expected to show, it says nothing
 
 
 def _close(lower: float, upper: float) -> bool:
@@ -112,7 +103,7 @@ class End:
     mean: float
     standard_error: float
     rests_on: dict[str, Any]
-    assumes: str = EXACT  # EXACT, RANGE, MOMENT or NORMAL
+    assumes: str = EXACT  # EXACT, RANGE or MOMENT
     # of the processor, all threads, that its pieces took, trials and choices included
     seconds: float = dataclasses.field(default=0.0, compare=False)
 
@@ -146,9 +137,9 @@ class Bracket:
     @property
     def certified(self) -> bool:
         """Return whether both ends hold at their confidence whatever the distribution of
-        returns is.
+        returns is: they always do.
         """
-        return NORMAL not in (self.lower_end.assumes, self.upper_end.assumes)
+        return True
 
     @property
     def close(self) -> bool:
@@ -267,11 +258,6 @@ class _Way:
 
 def _replication(piece: Mapping[str, Any]) -> Replication:
     return Replication(**{key: value for key, value in piece.items() if key != "seconds"})
-
-
-def _student(replications: Sequence[Replication]) -> float:
-    """Return the margin of replications that are normal."""
-    return margin(np.array([one.value for one in replications]), ONE_SIDED)
 
 
 class _Work:
@@ -456,13 +442,12 @@ class _Work:
         ]
         limit = None if plan.seconds is None else plan.seconds / plan.replications
         started = time.process_time()
-        more = self._forgetting(limit, plan.replications) or self._hiding(
-            ahead, control, limit, plan.replications
-        )
+        forgetting = self._forgetting(limit, plan.replications)
+        more = self._hiding(ahead, control, limit) if forgetting is None else [forgetting]
         finding = time.process_time() - started
-        if more is None:
+        if not more:
             return ways[0], finding
-        ways.append(more)
+        ways += more
         seeds = self.seeds("pilot", len(ways))
         pilots = [
             way.piece(pieces, 0, seed, "pilot-") for way, seed in zip(ways, seeds, strict=True)
@@ -494,34 +479,26 @@ class _Work:
         )
 
     def _hiding(
-        self,
-        ahead: LookAhead,
-        control: Callable[[], Control],
-        limit: float | None,
-        replications: int,
-    ) -> _Way | None:
-        """Return the relaxation in which one state stays hidden, where a state can, and where its
-        limit needs a range only, or no outcome is so rare that means of replications are far from
-        normal.
-        """
-        relaxed = hide(ahead, self.seeds("hide", 1)[0])
-        n_mdps = 0 if relaxed is None else relaxed.n_mdps(limit)
-        if relaxed is None or not n_mdps:
-            return None
-        if not relaxed.certified and n_mdps * replications * self.model.rarest < RARE:
-            return None
-        limits = relaxed.certified
+        self, ahead: LookAhead, control: Callable[[], Control], limit: float | None
+    ) -> list[_Way]:
+        """Return the relaxations in which one state, or two, stay hidden, where they can."""
+        found = hide(ahead, self.seeds("hide", 1)[0], limit)
+        return [self._hidden(one, n, control) for one in found if (n := one.n_mdps(limit))]
+
+    def _hidden(self, one: HiddenAhead, n_mdps: int, control: Callable[[], Control]) -> _Way:
+        states, trials, decisions = one.states, one.hidden.trials, one.ahead.decisions
+        name = "one state" if len(states) == 1 else "two states"
         return _Way(
-            f"hidden-{relaxed.state}-{ahead.decisions}",
+            f"hidden-{'-'.join(map(str, states))}-{trials}-{decisions}",
             n_mdps,
-            lambda n_mdps, seed: relaxed.replication(control(), n_mdps, seed),
-            (lambda some: relaxed.margin(some, n_mdps, ONE_SIDED)) if limits else _student,
-            RANGE if limits else NORMAL,
+            lambda n_mdps, seed: one.replication(control(), n_mdps, seed),
+            lambda some: one.margin(some, n_mdps, ONE_SIDED),
+            RANGE,
             {
-                "method": "the look-ahead, then all rows but those of one state are revealed",
-                "decisions": ahead.decisions,
-                "hidden_state": relaxed.state,
-                "outcomes": relaxed.hidden.trials,
+                "method": f"the look-ahead, then all rows but those of {name} are revealed",
+                "decisions": decisions,
+                "hidden_states": list(states),
+                "outcomes": trials,
             },
         )
 

@@ -1,68 +1,76 @@
-"""Upper bounds: look ahead D decisions, then be shown all rows but those of one state.
+"""Upper bounds: look ahead, then be shown all rows but those of one or two states.
 
-For counts c wanted is E[W_x(w(c_b)) | c], where W and the worth w of the hidden state b are
+For counts c wanted is E[W_x(w(c_B)) | c], where W and the worth w of the hidden states B are
 functions of the other states' rows. As in `samples`, it is an average over MDPs drawn from the
-prior, with the exact weights of the counts of all states but b.
+prior, with the exact weights of the counts of all states but B. The look-ahead ends after D
+decisions, or when the hidden states have had so many outcomes that their rows are shown.
 """
 
 import dataclasses
+import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
-from functools import partial
+from functools import cached_property, partial
 
 import numpy as np
 
 from jbrl.bayes_optimal import samples
-from jbrl.bayes_optimal.hidden import Between, Hidden, Worth, sums
+from jbrl.bayes_optimal.hidden import Between, Hidden, Totals, Worth, sums
 from jbrl.bayes_optimal.look_ahead import LookAhead, Replication
 from jbrl.bayes_optimal.plan import BACKED_UP, PRODUCTS
-from jbrl.bayes_optimal.samples import CHUNK, Control, Weights, cut_blocks, estimate, variables_of
-from jbrl.mdp.counts import Cell, Layers, Total
+from jbrl.bayes_optimal.samples import CHUNK, Control, Weights, cut_blocks, variables_of
+from jbrl.mdp import backward
+from jbrl.mdp.counts import BlockCounts, Cell, Layers, Total
 from jbrl.mdp.model import Model
 
-MOST_SPLITS = 3000  # of the counts of the hidden state after its last outcome
-MOST_DIVISIONS = 20 * MOST_SPLITS  # of them, exchangeable rows apart
+# Counts of the hidden states after their last outcome: without a limit of time, and ever.
+USUAL_SPLITS, MOST_SPLITS = 10_000, 40_000
+DIVISIONS = 20  # of a count, exchangeable rows apart
 MOST_TRIALS = 40
 MOST_TRANSITIONS = 500  # uncertain ones of a problem
-CHOOSING = 128  # MDPs on which the hidden state is chosen
-LEAST_MDPS, USUAL_MDPS, MOST_MDPS = CHUNK, 4 * CHUNK, 32 * CHUNK  # of a replication
+MOST_WORTHS = 2**28  # bytes of the worths of the MDPs that are solved together
+CHOOSING = 128  # MDPs on which the hidden states are chosen
+# of a replication; as many as leave time for those that are enough, more outcomes are followed
+LEAST_MDPS, ENOUGH_MDPS, USUAL_MDPS, MOST_MDPS = CHUNK, 8 * CHUNK, 4 * CHUNK, 32 * CHUNK
 
 # Seconds on one core for 1,024 MDPs, with discount 0.95: of a transition of the problem, of an
-# outcome of a count. Of the table in docs/bounds.md.
-OF_TRANSITION, OF_OUTCOME = 0.025, 1.4e-5
+# outcome of a count, of an outcome of a row that is shown.
+OF_TRANSITION, OF_OUTCOME, OF_SHOWN = 0.0125, 3e-6, 4e-5
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class HiddenAhead:
-    """The problem of the upper bound with a hidden state."""
+    """The problem of the upper bound with hidden states."""
 
     ahead: LookAhead
     hidden: Hidden
 
     @property
-    def certified(self) -> bool:
-        """Return whether its limit needs a range only: the look-ahead never comes to counts after
-        which the hidden rows are shown.
-        """
-        return self.ahead.decisions <= self.hidden.trials
+    def states(self) -> tuple[int, ...]:
+        """Return the hidden states, that which is reached first first."""
+        return self.hidden.states
 
-    @property
-    def state(self) -> int:
-        """Return the hidden state."""
-        return self.hidden.counts.block.state
+    @cached_property
+    def layers(self) -> Layers:
+        """Return the layers of the look-ahead, which ends where the hidden rows are shown."""
+        numbers, trials = self.hidden.numbers, self.hidden.trials
+
+        def shown(cell: Cell) -> bool:
+            return sum(sum(cell.totals[number]) for number in numbers) >= trials
+
+        return self.ahead.layers.ending(shown)
 
     def seconds(self, n_mdps: int) -> float:
         """Estimate the duration of a replication."""
-        ahead, counts, model = self.ahead, self.hidden.counts, self.hidden.model
-        outcomes = counts.block.possible.size * sum(
-            len(counts.splits(total))
-            for n in range(self.hidden.trials + 1)
-            for total in sums(n, len(counts.block.successors))
-        )
+        ahead, hidden, layers = self.ahead, self.hidden, self.ahead.layers
         sweeps = math.log(0.95) / math.log(max(ahead.discount, 0.01))
-        once = OF_TRANSITION * sweeps * _transitions(model) + OF_OUTCOME * outcomes
-        sizes = [ahead.layers.count(d) for d in range(ahead.decisions + 1)]
+        splits = _splits(hidden.counts, hidden.trials).sum()
+        outcomes = splits * sum(int(c.block.possible.sum()) for c in hidden.counts)
+        once = OF_TRANSITION * sweeps * _transitions(hidden.model) + OF_OUTCOME * outcomes
+        for rows in itertools.product(*(c.block.possible.sum(1) for c in hidden.counts)):
+            once += OF_SHOWN * sum(rows) * math.comb(hidden.trials + sum(rows), sum(rows))
+        sizes = [layers.count(d) for d in range(ahead.decisions + 1)]
         products = 4 * sizes[-1] * n_mdps / PRODUCTS + sum(sizes) / BACKED_UP
         return (n_mdps / CHUNK * once + products) / ahead.threads
 
@@ -77,6 +85,19 @@ class HiddenAhead:
             number //= 2
         return number if number >= LEAST_MDPS else 0
 
+    def fitting(self, limit: float | None) -> "HiddenAhead":
+        """Return the bound with as many outcomes as leave time for `ENOUGH_MDPS`."""
+        if not limit:
+            return self
+        found, most = self, _trials(self.hidden.counts, self.ahead.horizon, MOST_SPLITS)
+        for trials in range(most, 0, -1):
+            found = dataclasses.replace(
+                self, hidden=dataclasses.replace(self.hidden, trials=trials)
+            )
+            if found.n_mdps(limit) >= ENOUGH_MDPS:
+                break
+        return found
+
     def replication(
         self, control: Control, n_mdps: int, seed: np.random.SeedSequence
     ) -> Replication:
@@ -85,27 +106,21 @@ class HiddenAhead:
         The expectation of its value is not below the bound.
 
         Args:
-          n_mdps: number of MDPs drawn, a power of 2.
+          n_mdps: number of MDPs drawn.
         """
-        ahead, layers = self.ahead, self.ahead.layers
+        ahead = self.ahead
         own, shown = seed.spawn(2)
-        mdps, values, shown_value = ahead.sample(n_mdps, own, even=not self.certified)
-        number, trials = self.hidden.number, self.hidden.trials
-        cells = layers.layer(ahead.decisions)
-        few = [cell for cell in cells if sum(cell.totals[number]) <= trials]
-        many = [cell for cell in cells if sum(cell.totals[number]) > trials]
-        leaves = HiddenLeaves(layers, few, control, self.hidden)
+        mdps, _, shown_value = ahead.sample(n_mdps, own)
+        leaves = HiddenLeaves(self, control)
         with ThreadPoolExecutor(ahead.threads) as pool:
-            firsts = range(0, n_mdps, CHUNK)
+            firsts = range(0, n_mdps, self._chunk)
             for first, own in zip(firsts, shown.spawn(len(firsts)), strict=True):
-                some = [rows[..., first : first + CHUNK] for rows in mdps.log_rows]
+                some = [rows[..., first : first + self._chunk] for rows in mdps.log_rows]
                 leaves.add(some, 1 / n_mdps, own, pool)
         at_leaves = {cell: value + self._for_ever() for cell, value in leaves.estimates.items()}
-        if many:
-            at_leaves |= estimate(layers, many, mdps, values, control, ahead.threads)
-        value = ahead.solve(at_leaves)
-        if not self.certified:
-            return Replication(value, shown_value)
+        value = backward.solve(
+            self.layers, ahead.decisions, at_leaves, ahead.discount, ahead.threads
+        )
         low, high = leaves.extremes
         middle, half = (low + high) / 2, (high - low) / 2
         return Replication(
@@ -125,10 +140,28 @@ class HiddenAhead:
         """
         return self.ahead.margin(replications, n_mdps, confidence)
 
+    @cached_property
+    def _chunk(self) -> int:
+        """Return how many MDPs are solved together."""
+        worths = _splits(self.hidden.counts, self.hidden.trials).sum() * len(self.hidden.counts)
+        return int(2 ** min(math.log2(CHUNK), max(0, math.log2(MOST_WORTHS / 4 / worths) // 1)))
+
+    def leaves(self) -> dict[Cell, int]:
+        """Return the cells at the end of the look-ahead, and how many decisions earlier than D it
+        may come to them.
+        """
+        decisions, found = self.ahead.decisions, dict[Cell, int]()
+        for t in range(decisions + 1):
+            for cell in self.layers.layer(t):
+                if t == decisions or self.layers.ends(cell):
+                    found.setdefault(cell, decisions - t)
+        return found
+
     def _range(self, control: Control) -> float:
         model, rest = self.ahead.layers.model, 1 / (1 - self.ahead.discount)
         low, high = control.bounds()
-        return float(rest * model.reward_range + (high - low).max())
+        earliest = self.ahead.discount ** -max(self.leaves().values())
+        return float(earliest * (rest * model.reward_range + (high - low).max()))
 
     def _for_ever(self) -> float:
         """Return what to add to a value for ever, so that it is not below that of the decisions
@@ -143,36 +176,58 @@ class HiddenAhead:
         rows = tuple(map(np.exp, samples.draw(model, n_mdps, own, even=True).log_rows))
         with ThreadPoolExecutor(self.ahead.threads) as pool:
             between, worth = self.hidden.solve(rows, shown, pool)
-        worth_first = worth[self.hidden.counts.nothing]
-        return float(np.mean([between.at(x, worth_first) for x in model.first_states]))
+        first = worth[self.hidden.nothing]
+        return float(np.mean([self.hidden.at(x, first, between) for x in model.first_states]))
 
 
-def hide(ahead: LookAhead, seed: np.random.SeedSequence) -> HiddenAhead | None:
+def hide(
+    ahead: LookAhead, seed: np.random.SeedSequence, limit: float | None = None
+) -> list[HiddenAhead]:
     """Return the bound with the hidden state that makes it lowest without looking ahead, on a
-    sample; None where the problem is too large, or no state can be hidden.
+    sample, and that with two; none where the problem is too large, or no state can be hidden.
+
+    Args:
+      limit: seconds that a replication may take, on which the outcomes that are followed depend.
     """
     bounds = candidates(ahead)
-    if not bounds:
-        return None
-    return bounds[int(np.argmin([one.root(CHOOSING, seed) for one in bounds]))]
+    roots = {one: one.root(CHOOSING, seed) for one in bounds}
+    kinds = [[one for one in bounds if len(one.states) == number] for number in (1, 2)]
+    return [min(kind, key=lambda one: roots[one]).fitting(limit) for kind in kinds if kind]
 
 
 def candidates(ahead: LookAhead) -> list[HiddenAhead]:
-    """Return the bounds with each state that may be hidden: those that no symmetry of the states
-    moves, and all of whose rows are uncertain.
+    """Return the bounds with each state, and each two, that may be hidden: those that no symmetry
+    of the states moves, and all of whose rows are uncertain.
     """
     layers, model = ahead.layers, ahead.layers.model
     if _transitions(model) > MOST_TRANSITIONS:
         return []
+    allowed = [
+        number
+        for number, block in enumerate(model.blocks)
+        if not model.certain[block.state]
+        and all(one.states[block.state] == block.state for one in layers.symmetries)
+    ]
     bounds = []
-    for number, block in enumerate(model.blocks):
-        moved = any(one.states[block.state] != block.state for one in layers.symmetries)
-        trials = _trials(layers, number, ahead.horizon)
-        if trials and not moved and not model.certain[block.state]:
-            counts = layers.blocks[number]
-            hidden = Hidden(model, counts, ahead.discount, number, trials)
+    for numbers in (*((one,) for one in allowed), *_pairs(model, allowed)):
+        counts = tuple(layers.blocks[number] for number in numbers)
+        trials = _trials(counts, ahead.horizon, USUAL_SPLITS)
+        if trials:
+            hidden = Hidden(model, counts, ahead.discount, numbers, trials)
             bounds.append(HiddenAhead(ahead, hidden))
     return bounds
+
+
+def _pairs(model: Model, numbers: Sequence[int]) -> Iterator[tuple[int, int]]:
+    """Yield two blocks of which the states of no others lead to the second one."""
+    after = [{row.successor for row in rows} for rows in model.certain]
+    for block in model.blocks:
+        after[block.state] |= set(map(int, block.successors))
+    for pair in itertools.permutations(numbers, 2):
+        states = [model.blocks[number].state for number in pair]
+        outside = (after[x] for x in range(model.n_states) if x not in states)
+        if states[1] in after[states[0]] and not any(states[1] in reached for reached in outside):
+            yield pair
 
 
 def _transitions(model: Model) -> int:
@@ -181,16 +236,27 @@ def _transitions(model: Model) -> int:
     return certain + sum(int(block.possible.sum()) for block in model.blocks)
 
 
-def _trials(layers: Layers, number: int, horizon: int) -> int:
-    """Return the most outcomes with at most `MOST_SPLITS` counts, 0 if not even one has so few."""
-    counts, most = layers.blocks[number], min(MOST_TRIALS, horizon)
+def _splits(counts: Sequence[BlockCounts], trials: int) -> np.ndarray:
+    """Return the number of counts after 0, 1, …, `trials` outcomes: [trials + 1] int."""
+    found = np.eye(1, trials + 1, dtype=int)[0]
+    for one in counts:
+        n_successors = len(one.block.successors)
+        own = [sum(len(one.splits(t)) for t in sums(n, n_successors)) for n in range(trials + 1)]
+        found = np.convolve(found, own)[: trials + 1]
+    return found
+
+
+def _trials(counts: Sequence[BlockCounts], horizon: int, most_splits: int) -> int:
+    """Return the most outcomes with at most `most_splits` counts, 0 if not even one has so few."""
+    most = min(MOST_TRIALS, horizon)
     for n in range(1, most + 1):
-        if math.comb(n + len(counts.block.successors) - 1, n) > MOST_SPLITS:
-            return n - 1
-        totals = sums(n, len(counts.block.successors))
-        if sum(map(counts.divisions, totals)) > MOST_DIVISIONS:
-            return n - 1
-        if sum(len(counts.splits(total)) for total in totals) > MOST_SPLITS:
+        for one in counts:
+            n_successors = len(one.block.successors)
+            if math.comb(n + n_successors - 1, n) > most_splits:
+                return n - 1
+            if sum(map(one.divisions, sums(n, n_successors))) > DIVISIONS * most_splits:
+                return n - 1
+        if _splits(counts, n)[n] > most_splits:
             return n - 1
     return most
 
@@ -198,22 +264,24 @@ def _trials(layers: Layers, number: int, horizon: int) -> int:
 class HiddenLeaves:
     """Sums over MDPs of the values at the end of the look-ahead.
 
-    Args:
-      cells: those with at most as many outcomes of the hidden state as `hidden` counts.
+    Values are less the control, whose mean is added to the estimates.
     """
 
-    def __init__(self, layers: Layers, cells: list[Cell], control: Control, hidden: Hidden) -> None:
-        self.layers, self.control, self.hidden = layers, control, hidden
+    def __init__(self, relaxed: HiddenAhead, control: Control) -> None:
+        self.layers, self.hidden, self.control = relaxed.layers, relaxed.hidden, control
+        layers, hidden, cells = self.layers, self.hidden, relaxed.leaves()
         self.estimates = {cell: control.mean(cell) for cell in cells}
         self._extremes: list[np.ndarray] = []  # of some MDPs each, [2, M]
-        cut, axis, end = cut_blocks(layers, cells), hidden.number, len(layers.blocks)
-        first, last = slice(0, cut), slice(cut, end)
-        self._hidden_first = axis < cut
-        self._with, self._without = (first, last) if self._hidden_first else (last, first)
+        cut, end = cut_blocks(layers, list(cells), hidden.numbers), len(layers.blocks)
+        self._hidden_first = hidden.numbers[0] < cut
+        sides = [slice(0, cut), slice(cut, end)]
+        self._with, self._without = sides if self._hidden_first else sides[::-1]
         self._groups: dict[tuple[int, tuple[Total, ...]], list[Cell]] = {}
-        for cell in cells:
+        self._weights: dict[tuple[int, tuple[Total, ...]], float] = {}  # of values, by earliness
+        for cell, earlier in cells.items():
             key = (cell.state, cell.totals[self._with])
             self._groups.setdefault(key, []).append(cell)
+            self._weights[key] = max(self._weights.get(key, 1.0), relaxed.ahead.discount**-earlier)
 
     def add(
         self, log_rows: list[np.ndarray], share: float, seed: np.random.SeedSequence, pool: Executor
@@ -227,7 +295,7 @@ class HiddenLeaves:
         rows = tuple(np.exp(block) for block in log_rows)
         between, worth = self.hidden.solve(rows, seed, pool)
         p = variables_of(self.layers.model, rows, len(between.least))
-        rest = _Rest(self.control, self.hidden.number, p)
+        rest = _Rest(self.control, self.hidden.numbers, p)
         weights = Weights(self.layers, log_rows)
         add = partial(self._add, weights, between, worth, rest, share)
         found = np.array(list(pool.map(add, self._groups.items())))
@@ -235,8 +303,8 @@ class HiddenLeaves:
 
     @property
     def extremes(self) -> np.ndarray:
-        """Return the least and the greatest value of each MDP at any leaf, less the control, [2, M]
-        float64.
+        """Return the least and the greatest value of each MDP at any leaf, less the control, in
+        returns after D decisions, [2, M] float64.
         """
         return np.concatenate(self._extremes, 1).astype(np.float64)
 
@@ -250,52 +318,72 @@ class HiddenLeaves:
         group: tuple[tuple[int, tuple[Total, ...]], list[Cell]],
     ) -> np.ndarray:
         (x, totals), cells = group
-        product = np.ones((1, len(between.least)), np.float32)
-        for number, total in enumerate(totals, self._with.start):
-            if number == self.hidden.number:
-                factor = between.at(x, worth[total]) - rest.of(x, total)
-                extremes = np.array([factor.min(0), factor.max(0)])
-            elif any(total):
-                factor = weights.of(number, total)
-            else:
-                continue
-            product = (product[:, None] * factor).reshape(-1, product.shape[1])
-        product *= np.float32(share)
+        first, numbers, n_mdps = self._with.start, self.hidden.numbers, len(between.least)
+        own = tuple(totals[number - first] for number in numbers)
+        product = self.hidden.at(x, worth[own], between) - rest.of(x, own)
+        extremes = np.array([product.min((0, 1)[: len(own)]), product.max((0, 1)[: len(own)])])
+        product = _spread(product, numbers, range(first, self._with.stop))
+        for axis, total in enumerate(totals):
+            if any(total) and first + axis not in numbers:
+                factor = weights.of(first + axis, total)
+                tail = (1,) * (len(totals) - 1 - axis)
+                product = product * factor.reshape(len(factor), *tail, n_mdps)
+        product = product.reshape(-1, n_mdps) * np.float32(share)
         for cell in cells:
             other = weights.product(self._without.start, cell.totals[self._without])
             a, b = (product, other) if self._hidden_first else (other, product)
             self.estimates[cell] += (a @ b.T).reshape(self.estimates[cell].shape)
-        return extremes
+        return extremes * self._weights[group[0]]
+
+
+def _spread(values: np.ndarray, numbers: Sequence[int], blocks: range) -> np.ndarray:
+    """Return values [n, …, M], an axis for each of some blocks, with an axis for each of `blocks`,
+    in their order.
+    """
+    values = values.transpose(*np.argsort(numbers), len(numbers))
+    kept = dict(zip(sorted(numbers), values.shape, strict=False))
+    return values.reshape(*(kept.get(number, 1) for number in blocks), values.shape[-1])
 
 
 class _Rest:
-    """The mean of the control function given the counts of the hidden block and the rows of the
+    """The mean of the control function given the counts of the hidden blocks and the rows of the
     others.
 
     Args:
       p: free transition probabilities of MDPs, [V, M].
     """
 
-    def __init__(self, control: Control, axis: int, p: np.ndarray) -> None:
-        self._control, self._axis, self._here = control, axis, control.slices[axis]
+    def __init__(self, control: Control, numbers: Sequence[int], p: np.ndarray) -> None:
+        self._control, self._numbers = control, numbers
         self._others = p.copy()
-        self._others[self._here] = 0
+        for number in numbers:
+            self._others[control.slices[number]] = 0
         self._of_state: dict[int, tuple[np.ndarray, np.ndarray | None]] = {}
 
-    def of(self, x: int, total: Total) -> np.ndarray:
-        """Return it for each split of a total, [n, M] float32."""
+    def of(self, x: int, totals: Totals) -> np.ndarray:
+        """Return it for each split of totals, [n, …, M] float32."""
         if x not in self._of_state:
             self._of_state[x] = self._parts(x)
-        base, slope = self._of_state[x]
-        own, means = self._control.own(self._axis, total)
-        mean = base + own[x][:, None].astype(np.float32)
-        if slope is not None:
-            mean += means.astype(np.float32) @ slope
+        mean, times = self._of_state[x]
+        before: list[tuple[slice, np.ndarray]] = []  # variables and means of hidden blocks
+        curvatures = self._control.curvatures
+        for number, total in zip(self._numbers, totals, strict=True):
+            here = self._control.slices[number]
+            own, means = self._control.own(number, total)
+            part = own[x].astype(np.float32)[:, None]
+            if times is not None:
+                part = part + 2 * means.astype(np.float32) @ times[here]
+            mean = mean[..., None, :] + part
+            if curvatures is not None:
+                for there, others in before:
+                    between = others @ curvatures[x][there, here] @ means.T
+                    mean += 2 * between[:, :, None].astype(np.float32)
+                before.append((here, means))
         return mean
 
     def _parts(self, x: int) -> tuple[np.ndarray, np.ndarray | None]:
         """Return what concerns the other blocks alone, [M], and what multiplies the variables of
-        the hidden one, [V_b, M]; None: nothing.
+        all, [V, M]; None: nothing.
         """
         control, p = self._control, self._others
         base = control.constant[x] + control.slopes[x] @ p
@@ -303,4 +391,4 @@ class _Rest:
             return base.astype(np.float32), None
         times = control.curvatures[x] @ p
         base += (p * times).sum(0)
-        return base.astype(np.float32), (2 * times[self._here]).astype(np.float32)
+        return base.astype(np.float32), times.astype(np.float32)

@@ -4,7 +4,6 @@ import dataclasses
 import math
 
 import numpy as np
-from scipy.stats import t as student
 
 from jbrl.base.errors import JbrlError, bytes_text
 from jbrl.bayes_optimal.look_ahead import PILOT
@@ -273,10 +272,3 @@ def bytes_of_fit(model: Model) -> int:
 def standard_error(samples: np.ndarray) -> float:
     """Return the standard error of the mean of independent samples, at least two."""
     return float(np.std(samples, ddof=1) / math.sqrt(len(samples)))
-
-
-def margin(samples: np.ndarray, confidence: float) -> float:
-    """Return how far the mean of samples lies from its one-sided confidence limit, by
-    Student's distribution.
-    """
-    return float(student.ppf(confidence, len(samples) - 1)) * standard_error(samples)

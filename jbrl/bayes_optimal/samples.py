@@ -14,6 +14,7 @@ only what it leaves over is averaged.
 import dataclasses
 import itertools
 import math
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property, partial
 
@@ -420,11 +421,15 @@ def _mean_likelihood(counts: np.ndarray, log_rows: np.ndarray) -> np.ndarray:
     return by_subset[(1 << a) - 1]
 
 
-def cut_blocks(layers: Layers, cells: list[Cell]) -> int:
-    """Return how many blocks form the first factor, so that the factors are small."""
+def cut_blocks(layers: Layers, cells: list[Cell], together: Sequence[int] = ()) -> int:
+    """Return how many blocks form the first factor, so that the factors are small and some blocks
+    are in the same one.
+    """
     shapes = np.array([layers.shape(cell) for cell in cells], float).reshape(len(cells), -1)
     costs = [
         (shapes[:, :cut].prod(1) + shapes[:, cut:].prod(1)).sum()
+        if len({number < cut for number in together}) <= 1
+        else np.inf
         for cut in range(shapes.shape[1] + 1)
     ]
     return int(np.argmin(costs))

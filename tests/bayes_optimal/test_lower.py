@@ -17,9 +17,7 @@ from jbrl.base.errors import JbrlError
 from jbrl.bayes_optimal import bracket, lower, plan
 from jbrl.bayes_optimal.chance import Chance
 from jbrl.bayes_optimal.limits import lower_limit, upper_margin, upper_margin_by_moment
-from jbrl.bayes_optimal.look_ahead import LookAhead
 from jbrl.bayes_optimal.lower import Candidate
-from jbrl.bayes_optimal.plan import margin
 from jbrl.environments.spec import Steps
 from jbrl.mdp.counts import Layers
 from jbrl.mdp.model import make_model
@@ -239,7 +237,7 @@ def few_samples(monkeypatch):
     """Limits hold for any number of MDPs; hidden states, for long lifetimes, are not tried."""
     monkeypatch.setattr(plan, "USUAL_MDPS", 256)
     monkeypatch.setattr(bracket, "TRIAL", 64)
-    monkeypatch.setattr(bracket, "hide", lambda *_: None)
+    monkeypatch.setattr(bracket, "hide", lambda *_: [])
 
 
 def misses(numbers: Iterable[int]) -> int:
@@ -273,23 +271,3 @@ def test_policies_of_the_look_ahead_are_agents_by_the_name_that_they_have():
     values = ("", ", beta=0.09", ", beta=0.3", ", beta=0.9")
     expected = [f"Look-ahead(decisions=3{beta})" for beta in values]
     assert [one.name for one in suggested("unlike", 3)] == expected
-
-
-@pytest.mark.slow
-def test_coverage_of_both_ends():
-    """200 replications with limits at 97.5 %: more than 14 misses occur once in 6,000 runs where
-    the limits are exact. Seeds are fixed. The look-ahead of the horizon is Bayes-optimal.
-    """
-    two, horizon = problem(PRIORS["GC2"]), 5
-    value, best = exact(two.mdps, 0.9, horizon), suggested("GC2", horizon)[0]
-    ahead = LookAhead(Layers(make_model(two.mdps)), 0.9, horizon, 3, threads=1)
-    control = ahead.control(np.random.SeedSequence(5))
-    above = below = 0
-    for seed in range(200):
-        found = best.play(4096, np.random.SeedSequence(seed))
-        above += found.mean() - margin(found, 0.975) > value
-        seeds = np.random.SeedSequence([9, seed]).spawn(4)
-        samples = np.array([ahead.replication(control, 64, one).value for one in seeds])
-        below += samples.mean() + margin(samples, 0.975) < value
-    assert above <= 14
-    assert below <= 14

@@ -27,7 +27,7 @@ class Stages:
         self.training = -1
         patch.setattr(LookAhead, "control", lambda _, seed: self.note("control", seed))
         patch.setattr(LookAhead, "replication", lambda _, __, n, seed: self.replicate(n, seed))
-        patch.setattr(bracket, "hide", lambda _, seed: self.hide(seed))
+        patch.setattr(bracket, "hide", lambda _, seed, limit: [self.hide(seed)])
         patch.setattr(bracket, "candidates", self.candidates)
 
     def note(self, purpose: str, seed: np.random.SeedSequence) -> np.random.Generator:
@@ -45,9 +45,10 @@ class Stages:
 
         self.note("hide", seed)
         sizes = {
-            "certified": False,
-            "state": 0,
+            "ahead": SimpleNamespace(decisions=2),
+            "states": (0,),
             "hidden": SimpleNamespace(trials=1),
+            "margin": lambda *_: 0.0,
             "n_mdps": lambda _: 2048,
         }
         return SimpleNamespace(replication=replication, **sizes)
@@ -112,10 +113,3 @@ def test_ends_are_limits_of_what_certifies_them(stages):
     assert found.certified
     assert found.lower_end.confidence == found.upper_end.confidence == 0.975
     assert (found.lower_end.assumes, found.upper_end.assumes) == (bracket.RANGE, bracket.RANGE)
-
-
-def test_replications_that_are_taken_to_be_normal():
-    """By Student's distribution with 7 degrees of freedom: 2.3646 at 97.5 %."""
-    values = np.random.default_rng(1).normal(size=8)
-    found = bracket._student([Replication(value, 0.0) for value in values])
-    assert found == pytest.approx(2.36462 * values.std(ddof=1) / 8**0.5, rel=1e-5)
