@@ -69,7 +69,7 @@ def test_between_two_visits_against_value_iteration_by_hand():
 @pytest.mark.parametrize(
     ("name", "numbers"), [("unlike", (0,)), ("fractions", (0,)), ("fractions", (1, 0))]
 )
-def test_the_worth_against_expectimax(name, numbers, ...]):
+def test_the_worth_against_expectimax(name, numbers):
     """With 10^8 pseudo-counts a row is as good as known. After 7 decisions there is at most
     5 / 2^7 / (1 - 1/2) to earn or to lose.
     """
@@ -91,7 +91,7 @@ def test_the_worth_against_expectimax(name, numbers, ...]):
 
 
 @pytest.mark.parametrize("numbers", [(0,), (1, 0)])
-def test_shown_rows_are_worth_what_value_iteration_gives(numbers, ...]):
+def test_shown_rows_are_worth_what_value_iteration_gives(numbers):
     """No outcome before all is shown: the mean over MDPs of the optimal value; 5 standard errors,
     the seeds are fixed.
     """
@@ -108,7 +108,7 @@ def test_shown_rows_are_worth_what_value_iteration_gives(numbers, ...]):
 
 
 @pytest.mark.parametrize("numbers", [(1,), (1, 0)])
-def test_leaves_against_the_posterior(numbers, ...]):
+def test_leaves_against_the_posterior(numbers):
     """5 combined standard errors, the seeds are fixed. With two states hidden the look-ahead ends
     before the third decision in all cells.
     """
@@ -149,7 +149,7 @@ def test_leaves_against_the_posterior(numbers, ...]):
 
 @pytest.mark.first_case_quick
 @pytest.mark.parametrize("numbers", [(0,), (1,), (0, 1)])
-def test_lies_between_the_exact_value_and_being_shown_everything(numbers, ...]):
+def test_lies_between_the_exact_value_and_being_shown_everything(numbers):
     """Slack of 20 standard errors of four replications, as in `test_look_ahead`."""
     mdps = jbrl.problem(SMALL).mdps
     value = ahead_of(mdps, HORIZON).extremes()[0]
