@@ -65,6 +65,7 @@ class Program(NamedTuple):
     lanes: int  # of a call
     fresh: bool  # compiled just now, not before
     bytes: int = 0  # of memory that a call takes on each device
+    keepable: bool = False  # compiled in this process, so that it can be written to the disk
 
 
 KEPT: dict[tuple[Any, ...], Program] = {}
@@ -177,7 +178,8 @@ def compile_once(fn: Callable[..., Any], *args: Any) -> Program:
         digest = hashlib.sha256(lowered.as_text().encode()).hexdigest()
         program = find_or_compile((digest, *devices), lambda: lowered, devices, 1, apart=False)
         structure = jax.tree.structure(traced.out_info)
-        executables.keep(identity, chosen, program.call, program.bytes, (used, structure))
+        if program.keepable:
+            executables.keep(identity, chosen, program.call, program.bytes, (used, structure))
 
     def call(*args: Any) -> Any:
         leaves = jax.tree.leaves(args)
@@ -246,9 +248,9 @@ def find_or_compile(
     if found:
         KEPT[identity] = Program(found.call, lanes, True, found.bytes)
         return KEPT[identity]
-    compiled = lower().compile(compiler_options=chosen)
-    KEPT[identity] = Program(compiled, lanes, True, _bytes(compiled))
-    if apart:
+    compiled, keepable = executables.compile_lowered(lower(), chosen)
+    KEPT[identity] = Program(compiled, lanes, True, _bytes(compiled), keepable)
+    if apart and keepable:
         executables.keep(identity, chosen, compiled, KEPT[identity].bytes)
     return KEPT[identity]
 

@@ -6,9 +6,13 @@ arguments, with all that is static in them; jbrl's sources; versions; JAX's conf
 options of the compiler; the devices. Where anything in it comes from outside jbrl, or has no name
 that holds in another process, there is no key, and JAX's cache is all there is.
 
+An executable that JAX has read from its own cache lacks parts when it is written once more (jaxlib
+0.10.2: "Function … not found" when it is called), so only what was compiled here is kept.
+
 Entries are pickles, and machine code: they are read only where nobody else can have written them.
 """
 
+import contextlib
 import dataclasses
 import enum
 import functools
@@ -17,6 +21,7 @@ import inspect
 import os
 import pickle
 import sys
+import threading
 import time
 import types
 import warnings
@@ -26,6 +31,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
+import jax.monitoring
 import numpy as np
 from jax.experimental import serialize_executable
 
@@ -75,9 +81,28 @@ def find(identity: Any, options: dict[str, Any], devices: Sequence[jax.Device]) 
             execution_devices=list(devices),
         )
     except Exception as error:  # of any kind: this machine cannot run it
-        _warn(f"a program cannot be loaded and is compiled anew: {type(error).__name__}: {error}")
+        _discard(_file((identity, options)), error)
         return None
     return Kept(call, size, beside)
+
+
+def compile_lowered(lowered: Any, options: dict[str, Any]) -> tuple[Any, bool]:
+    """Compile; return the executable, and whether it may be kept: JAX's cache did not have it."""
+    _listen()
+    _thread.found = False
+    compiled = lowered.compile(compiler_options=options)
+    return compiled, not _thread.found
+
+
+_thread = threading.local()
+
+
+@functools.cache
+def _listen() -> None:
+    def note(event: str, **_: Any) -> None:
+        _thread.found = getattr(_thread, "found", False) or event.endswith("/cache_hits")
+
+    jax.monitoring.register_event_listener(note)
 
 
 def keep(
@@ -107,13 +132,12 @@ def recall(identity: Any) -> Any:
     if hasattr(os, "getuid") and (status.st_uid != os.getuid() or status.st_mode & 0o022):
         _warn(f"{file}: others may write to it: not read")
         return None
-    if damaged(content):
-        _warn(f"{file}: damaged: compiled anew")
-        return None
     try:
+        if damaged(content):
+            raise ValueError("damaged")
         return pickle.loads(zlib.decompress(content[_DIGEST:]))
     except Exception as error:
-        _warn(f"{file}: cannot be read and is compiled anew: {type(error).__name__}: {error}")
+        _discard(file, error)
         return None
 
 
@@ -135,6 +159,14 @@ def remember(identity: Any, value: Any) -> None:
 def damaged(content: bytes) -> bool:
     """Return whether an entry is not as it was written."""
     return hashlib.sha256(content[_DIGEST:]).digest() != content[:_DIGEST]
+
+
+def _discard(file: Path | None, error: Exception) -> None:
+    """Remove an entry that is of no use, and say so once."""
+    _warn(f"{file}: cannot be used and is removed: {type(error).__name__}: {error}")
+    with contextlib.suppress(OSError):
+        if file:
+            file.unlink()
 
 
 def _warn(sentence: str) -> None:

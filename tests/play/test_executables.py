@@ -6,6 +6,7 @@ import dataclasses
 import functools
 import os
 import pickle
+import secrets
 import time
 import types
 from typing import Any
@@ -25,6 +26,7 @@ from jbrl.problems.lookup import problem
 from jbrl.rollout.contract import Agent
 
 X = jnp.arange(4.0)
+SALT = float(secrets.randbits(23))  # JAX's cache has none of these programs from an earlier run
 BOUND = types.MethodType(lambda x: x, X)
 
 
@@ -157,7 +159,7 @@ def test_the_next_process_traces_nothing(folder, monkeypatch):
 
     def lower() -> Any:
         calls.append(1)
-        return jax.jit(lambda x, y: (x + y, y * 2), donate_argnums=0).lower(X, X)
+        return jax.jit(lambda x, y: (x + y, y * SALT), donate_argnums=0).lower(X, X)
 
     found, devices = [], jax.devices()[:1]
     for _ in range(2):
@@ -184,7 +186,7 @@ def test_the_next_process_traces_nothing(folder, monkeypatch):
 
 def _negated(value: Any, other: Any) -> Any:
     plain = value if jnp.issubdtype(value.dtype, jnp.floating) else jax.random.key_data(value)
-    return {"value": -plain, "same": value}
+    return {"value": -plain, "same": value, "salt": jnp.float32(SALT)}
 
 
 _negated.__module__ = executables.__name__  # as if it were of the package
@@ -194,26 +196,35 @@ executables._negated = _negated  # type: ignore[attr-defined]
 def test_what_cannot_be_trusted_is_compiled_anew(folder):
     def play() -> np.ndarray:
         compilation.KEPT.clear()
-        return np.asarray(compilation.compile_once(_negated, X, 0.0).call(X, 0.0)["value"])
+        return np.asarray(compilation.compile_once(_negated, X[:2], 1.0).call(X[:2], 1.0)["value"])
 
     play()
     (file,) = folder.iterdir()
     whole = file.read_bytes()
-    damaged = [b"", whole[:9], whole[:-1], whole[:-9] + b"a" + whole[-8:], whole + b"a"]
+    damaged = [b"", whole[:9], whole[:-1], whole[:-9] + bytes([whole[-9] ^ 1]) + whole[-8:]]
+    for value in (pickle.dumps(((b"no program", None, None), 0, None)), b"no pickle"):
+        packed = executables.zlib.compress(value)
+        damaged.append(executables.hashlib.sha256(packed).digest() + packed)
     for content in damaged:
         file.write_bytes(content)
-        with pytest.warns(UserWarning, match=r"\.program: damaged: compiled anew"):
-            np.testing.assert_array_equal(play(), -X)
-        assert not executables.damaged(file.read_bytes()), "a whole one takes its place"
+        with pytest.warns(UserWarning, match=r"\.program: cannot be used and is removed: \w+"):
+            np.testing.assert_array_equal(play(), -X[:2])
+        assert not file.exists(), "JAX's cache has the program: what that gives is not kept"
+    file.write_bytes(whole)
     file.chmod(0o622)
     with pytest.warns(UserWarning, match="others may write to it: not read"):
         play()
-    assert file.stat().st_mode & 0o022 == 0
-    for value in (pickle.dumps(((b"no program", None, None), 0, None)), b"no pickle"):
-        packed = executables.zlib.compress(value)
-        file.write_bytes(executables.hashlib.sha256(packed).digest() + packed)
-        with pytest.warns(UserWarning, match=r"cannot be (loaded|read) and is compiled anew: \w+"):
-            np.testing.assert_array_equal(play(), -X)
+
+
+def test_what_jax_has_kept_is_not_written_once_more(folder, monkeypatch):
+    """Other sources give other keys to programs that JAX's cache has: those would not run."""
+    for name in ("1" * 64, "2" * 64):
+        monkeypatch.setattr(executables, "sources", lambda name=name: name)
+        compilation.KEPT.clear()
+        program = compilation.compile_once(_negated, X[:3], 2.0)
+        assert program.keepable == (name == "1" * 64)
+        np.testing.assert_array_equal(program.call(X[:3], 2.0)["value"], -X[:3])
+        assert len(list(folder.iterdir())) == 1
 
 
 def test_sources_that_changed_after_they_were_imported_make_no_keys(folder, monkeypatch):
