@@ -9,7 +9,7 @@ from typing import Any
 
 import pandas as pd
 
-from jbrl.datasets import DATASETS, METADATA
+from jbrl.datasets import DATASETS, METADATA, POLICIES, PRETRAINED
 
 ROOT = Path(__file__).parent / "published"
 
@@ -32,6 +32,24 @@ ABOUT = {
         "66 units of 2,000 MDPs, by offline time",
         "jbrl run experiments/trained.toml",
         "2.7 h of 1 core",
+    ),
+    "pretrained": (
+        "Scores of the pretrained policies",
+        "a policy on 8,000 MDPs",
+        "python experiments/pretrained.py",
+        "0.4 h of 1 core",
+    ),
+    "wrong-priors": (
+        "What a wrong prior costs",
+        "289 units of 500 MDPs",
+        "jbrl run experiments/wrong-priors.toml",
+        "not kept",
+    ),
+    "features": (
+        "Features of problems, and how agents do there",
+        "mean of an agent on a problem of experiments/features.toml",
+        "python experiments/features.py",
+        "0.3 h of 2 busy cores",
     ),
     "bandits": (
         "Shares of known optima on bandits",
@@ -167,7 +185,12 @@ def record_set(name: str, file: Path) -> dict[str, Any]:
 
 def file_object(file: Path) -> dict[str, Any]:
     """Describe one file."""
-    kinds = {".parquet": "application/vnd.apache.parquet", ".csv": "text/csv"}
+    kinds = {
+        ".parquet": "application/vnd.apache.parquet",
+        ".csv": "text/csv",
+        ".npz": "application/zip",
+        ".md": "text/markdown",
+    }
     where = file.relative_to(ROOT).as_posix()
     return {
         "@type": "cr:FileObject",
@@ -183,6 +206,7 @@ def file_object(file: Path) -> dict[str, Any]:
 def croissant() -> dict[str, Any]:
     """Return the metadata of all datasets."""
     files = [(name, file) for name in DATASETS for file in files_of(name)]
+    policies = [file for name in PRETRAINED for file in sorted((ROOT / POLICIES / name).iterdir())]
     return {
         "@context": CONTEXT,
         "@type": "sc:Dataset",
@@ -194,7 +218,7 @@ def croissant() -> dict[str, Any]:
         "license": "https://spdx.org/licenses/MIT",
         "creator": {"@type": "sc:Organization", "name": "The jbrl developers"},
         "citeAs": "CITATION.cff of jbrl, and the papers that `jbrl cite NAME` prints",
-        "distribution": [file_object(file) for _, file in files],
+        "distribution": [file_object(file) for file in (*(file for _, file in files), *policies)],
         "recordSet": [record_set(name, file) for name, file in files if file.suffix != ".json"],
     }
 
@@ -225,6 +249,9 @@ def card() -> str:
             "| name | what: one row or unit | made by | with | time |",
             "|---|---|---|---|---|",
             *rows,
+            "",
+            f"`{POLICIES}/` has a policy for each of the six experiments, with a card of its own:",
+            '`jbrl.load_pretrained("GC")`.',
             "",
             *columns,
             "",

@@ -39,6 +39,7 @@ if TYPE_CHECKING:  # the public names, written once: editors read this block, an
     from jbrl.choice import Choice as Choice
     from jbrl.choose import choose as choose
     from jbrl.comparison import compare as compare
+    from jbrl.datasets import load_pretrained as load_pretrained
     from jbrl.datasets import load_results as load_results
     from jbrl.environments.environment import ENVIRONMENTS as ENVIRONMENTS
     from jbrl.environments.environment import Environment as Environment

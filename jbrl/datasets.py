@@ -1,4 +1,4 @@
-"""Results that are published with jbrl: which there are, and how to read them.
+"""Results and policies that are published with jbrl: which there are, and how to read them.
 
 They lie in `experiments/published` of a checkout and in `jbrl/published` of an installed package,
 with a data card (`README.md`) and Croissant metadata, whose checksums are compared.
@@ -6,11 +6,13 @@ with a data card (`README.md`) and Croissant metadata, whose checksums are compa
 
 import hashlib
 import json
+import warnings
 from pathlib import Path
 
 import pandas as pd
 
 from jbrl.base.errors import JbrlError, nearest
+from jbrl.policy import Policy, load_policy
 from jbrl.results import Results
 
 HERE = Path(__file__).parent
@@ -23,6 +25,9 @@ DATASETS = {
     "castronovo2016": "paper-cpu",
     "castronovo2016-cells": "paper-cells",
     "prior-trained": "trained",
+    "pretrained": "policies/scores.csv",
+    "wrong-priors": "wrong-priors",
+    "features": "features.csv",
     "bandits": "bandits",
     "deep-on-mdps": "deep-on-mdps",
     "tabular": "tabular.csv",
@@ -35,6 +40,9 @@ DATASETS = {
     "bsuite-exploration": "bsuite/exploration.parquet",
     "bsuite-reference": "bsuite/reference.parquet",
 }
+# of the experiments of Castronovo et al. 2016
+PRETRAINED = ("GC", "GDL", "Grid", "GC-inaccurate", "GDL-inaccurate", "Grid-inaccurate")
+POLICIES = "policies"
 
 
 def load_results(name: str) -> Results | pd.DataFrame:
@@ -54,12 +62,40 @@ def load_results(name: str) -> Results | pd.DataFrame:
     """
     if name not in DATASETS:
         raise JbrlError(f"unknown dataset '{name}'{nearest(name, DATASETS)}")
-    root = next((folder for folder in FOLDERS if folder.is_dir()), FOLDERS[0])
-    place = root / DATASETS[name]
-    _check(root, DATASETS[name])
+    place = _checked(DATASETS[name])
     if place.is_dir():
         return Results(place)
     return pd.read_csv(place) if place.suffix == ".csv" else pd.read_parquet(place)
+
+
+def load_pretrained(name: str, *, compile_cache: str | Path | None = None) -> Policy:
+    """Return the policy that is published for an experiment of Castronovo et al. 2016.
+
+    Args:
+      name: one of `jbrl.datasets.PRETRAINED`; with "-inaccurate", the prior is not that of the
+        problem. `docs/deploy.md` has agents and scores.
+      compile_cache: as for `load_policy`.
+
+    Raises:
+      JbrlError: no such policy, a file that is missing or not the published one, or one of another
+        version of the agent.
+
+    >>> jbrl.load_pretrained("GC").name
+    'BeliefPPO'
+    """
+    if name not in PRETRAINED:
+        raise JbrlError(f"unknown policy '{name}'{nearest(name, PRETRAINED)}")
+    place = _checked(f"{POLICIES}/{name}")
+    with warnings.catch_warnings():  # that last bits may differ between versions of JAX
+        warnings.simplefilter("ignore")
+        return load_policy(place, compile_cache=compile_cache)
+
+
+def _checked(path: str) -> Path:
+    """Return where a published file or folder is, its checksums compared."""
+    root = next((folder for folder in FOLDERS if folder.is_dir()), FOLDERS[0])
+    _check(root, path)
+    return root / path
 
 
 def _check(root: Path, path: str) -> None:

@@ -4,6 +4,7 @@ import json
 import shutil
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -42,3 +43,31 @@ def test_a_changed_or_missing_file_is_refused(tmp_path, monkeypatch):
         jbrl.load_results("bsuite")
     with pytest.raises(jbrl.JbrlError, match="unknown dataset 'jordan'; did you mean 'jordan2020'"):
         jbrl.load_results("jordan")
+
+
+@pytest.mark.parametrize("name", datasets.PRETRAINED)
+def test_each_pretrained_policy_is_that_of_its_card(name: str) -> None:
+    policy = jbrl.load_pretrained(name)
+    folder = ROOT / "experiments/published/policies" / name
+    card = (folder / "README.md").read_text(encoding="utf-8")
+    assert card.startswith(f"# Policy: {policy.name} for {policy.problem.short_name}\n")
+    scores = jbrl.load_results("pretrained")
+    row = scores.query("experiment == @name").squeeze()
+    assert (row["algorithm"], row["seed"]) == (policy.name, policy.seed)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", datasets.PRETRAINED)
+def test_a_pretrained_policy_earns_what_is_published(name: str) -> None:
+    policy, n = jbrl.load_pretrained(name), 2000
+    player = policy.learned.strategy if policy.learned else policy.agent
+    test, prior = name.removesuffix("-inaccurate"), policy.problem.short_name
+    found = jbrl.play(player, test=test, prior=prior, n_environments=n, seed=7).returns
+    published = jbrl.load_results("pretrained").query("experiment == @name").squeeze()
+    error = np.hypot(published["error"], found.std() / np.sqrt(n))
+    assert abs(found.mean() - published["mean"]) < 4.5 * error  # false in 1 of 20,000 runs for six
+
+
+def test_an_unknown_policy_is_refused() -> None:
+    with pytest.raises(jbrl.JbrlError, match="unknown policy 'Gc'; did you mean 'GC'"):
+        jbrl.load_pretrained("Gc")

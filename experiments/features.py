@@ -1,0 +1,103 @@
+"""What explains which agent wins: the table of docs/which-agent.md, from experiments/features.toml.
+
+python experiments/features.py [DIR]
+
+DIR holds results of the study: their scores are kept in experiments/published/features.csv. Without
+DIR, the table is made from what is kept.
+"""
+
+import dataclasses
+import sys
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+import jbrl
+
+ROOT = Path(__file__).parents[1]
+KEPT = ROOT / "experiments/published/features.csv"
+PAGE = ROOT / "docs/which-agent.md"
+MARKS = ("<!-- features -->\n", "<!-- end features -->")
+SHOWN = ("n_states", "n_successors", "rare_rewards", "diameter", "gap", "information")
+
+
+def read(out: str) -> pd.DataFrame:
+    """Return the mean share of the clairvoyant's value above acting at random, by problem and
+    agent, with the features of the problems.
+    """
+    rows = []
+    for problem, own in jbrl.Results(out).scores.groupby("experiment", sort=False):
+        features = dataclasses.asdict(jbrl.problem_features(str(problem)))
+        least = own.loc[own["algorithm"] == "Random", "mean"].item()
+        for row in own.query("algorithm != 'Random'").to_dict("records"):
+            share = (row["mean"] - least) / (features["clairvoyant"] - least)
+            error = row["ci95"] / 1.96 / (features["clairvoyant"] - least)
+            agent = row["algorithm"] + (row["parameters"] if row["algorithm"] == "BEB" else "")
+            agent = agent.partition(', "bonus')[0].replace('{"beta": ', " ")
+            rows.append({"problem": problem, "agent": agent, "share": share, "error": error})
+            rows[-1] |= {name: features[name] for name in SHOWN}
+    return pd.DataFrame(rows).round(4)
+
+
+def family(problem: str) -> str:
+    """Return what comes before the parameters: problems of one family are left out together."""
+    return problem.rpartition("(")[0].partition("(n_states")[0]
+
+
+def lost(table: pd.DataFrame) -> dict[str, float]:
+    """Return the mean share that is lost to the best agent of each problem, where the agent is
+    chosen by other families: the best on average, or the best on the problem with the nearest
+    features; and with each agent alone.
+    """
+    shares = table.pivot(index="problem", columns="agent", values="share")
+    numbers = table.groupby("problem")[list(SHOWN)].first().loc[shares.index]
+    scaled = np.log(numbers.clip(1e-3, 1e3))
+    scaled = (scaled - scaled.mean()) / scaled.std()
+    families = np.array([family(problem) for problem in shares.index])
+    found: dict[str, list[float]] = {"best on average": [], "by the nearest features": []}
+    for at, problem in enumerate(shares.index):
+        others = families != families[at]
+        distances = ((scaled[others] - scaled.loc[problem]) ** 2).sum(axis=1)
+        picks = (shares[others].mean().idxmax(), shares.loc[distances.idxmin()].idxmax())
+        for rule, pick in zip(found, picks, strict=True):
+            found[rule].append(shares.loc[problem].max() - shares.loc[problem, pick])
+    alone = {agent: (shares.max(axis=1) - shares[agent]).mean() for agent in shares}
+    return {**{rule: float(np.mean(values)) for rule, values in found.items()}, **alone}
+
+
+def rows_of(table: pd.DataFrame) -> str:
+    """Return the table of the page: a row for each problem, the best agents in bold with those that
+    are within two standard errors of them.
+    """
+    agents = list(dict.fromkeys(table["agent"]))
+    lines = [
+        f"| problem | {' | '.join(SHOWN)} | {' | '.join(agents)} |",
+        f"|---|{'---:|' * (len(SHOWN) + len(agents))}",
+    ]
+    for problem, own in table.groupby("problem", sort=False):
+        cells = [f"{own[name].iloc[0]:.3g}" for name in SHOWN]
+        best = own.loc[own["share"].idxmax()]
+        for row in own.to_dict("records"):
+            tied = best["share"] - row["share"] <= 2 * np.hypot(best["error"], row["error"])
+            text = f"{100 * row['share']:.0f}"
+            cells.append(f"**{text}**" if tied else text)
+        lines.append(f"| `{problem}` | {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n"
+
+
+def main(arguments: list[str]) -> None:
+    """Keep the scores of a study, and write the table."""
+    if arguments:
+        read(arguments[0]).to_csv(KEPT, index=False)
+    table = pd.read_csv(KEPT)
+    for rule, share in lost(table).items():
+        print(f"{rule}: {100 * share:.1f} % lost")
+    before, _, rest = PAGE.read_text(encoding="utf-8").partition(MARKS[0])
+    after = rest.partition(MARKS[1])[2]
+    page = f"{before}{MARKS[0]}\n{rows_of(table)}\n{MARKS[1]}{after}"
+    PAGE.write_text(page, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
