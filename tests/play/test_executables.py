@@ -146,7 +146,7 @@ class Derived(int):
 @pytest.mark.parametrize(
     "value",
     [Own(), Own, Outside(), Derived(1), different, agent, lambda x: x, BOUND, object(), {1}, os],
-    ids=str,
+    ids=lambda value: type(value).__name__,
 )
 def test_what_is_not_of_jbrl_or_has_no_name_has_no_key(value):
     given = identity(value) if isinstance(value, Own) else value
