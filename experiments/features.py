@@ -1,9 +1,9 @@
-"""What explains which agent wins: the table of docs/which-agent.md, from experiments/features.toml.
+"""Features of problems beside the agents that win there: the table of docs/which-agent.md.
 
 python experiments/features.py [DIR]
 
-DIR holds results of the study: their scores are kept in experiments/published/features.csv. Without
-DIR, the table is made from what is kept.
+DIR holds results of experiments/features.toml: their scores are kept in
+experiments/published/features.csv. Without DIR, the table is made from what is kept.
 """
 
 import dataclasses

@@ -301,7 +301,7 @@ def _keep(
 
 
 class _Seen:
-    """What the rows of a hidden state have shown after some totals, and a draw of each row from its
+    """Outcomes of the rows of a hidden state after some totals, and a draw of each row from its
     posterior for each MDP.
 
     Args:

@@ -143,7 +143,8 @@ def test_score_is_that_of_a_twin_in_double_precision(rewards, flags):
     found, state = score(rewards, terminated, truncated)
     ended = terminated | truncated
     error = 1e-5 * float(np.abs(rewards).max())
-    assert found == pytest.approx(twin(rewards, ended), rel=1e-5, abs=error)
+    least = len(rewards) * float(np.finfo(np.float32).tiny)  # XLA takes what is less for 0
+    assert found == pytest.approx(twin(rewards, ended), rel=1e-5, abs=error + least)
     assert state.episodes == ended.sum()
     assert state.steps == N - 1 - (np.flatnonzero(ended)[-1] if ended.any() else -1)
 

@@ -100,7 +100,7 @@ def test_reports_have_a_chapter_where_priors_are_wrong_by_degrees():
     def chapters(*priors):
         scores, returns = study(experiments=[(prior, prior, "GC") for prior in priors])
         looks = styles(scores["algorithm"])
-        found = document(sections(scores, returns), looks, {}, experiments=[]).chapters
+        found = document(sections(scores, returns), looks, {}).chapters
         return [chapter for chapter in found if chapter.id == "Wrong"]
 
     (chapter,) = chapters("GC", WRONG, "UGC")
