@@ -12,15 +12,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from jbrl.agents.complete import is_oracle, played_agent
-from jbrl.agents.registry import check_agent, find_agent
+from jbrl.agents.complete import is_oracle
 from jbrl.base.errors import JbrlError, shown
 from jbrl.base.files import write_whole
 from jbrl.base.parameters import parse_seconds
 from jbrl.choice import Choice
 from jbrl.chooser import Chooser, Progress, Watch
 from jbrl.play import batching
-from jbrl.play.play import lifetime_of, resolve_problem
+from jbrl.play.play import lifetime_of, resolve_agent, resolve_problem
 from jbrl.play.protocol import Protocol
 from jbrl.problems.problem import Problem
 from jbrl.racer import DECISIONS, Clock, Kept, Racer
@@ -147,8 +146,9 @@ def _field(given: Any, protocol: Protocol, offline: float, online: float) -> lis
     )
     found = []
     for name, one in named:
-        agent = find_agent(one, Path.cwd()).agent() if isinstance(one, str) else one
-        check_agent(played_agent(agent))
+        if not isinstance(name, str):
+            raise JbrlError(f"candidates: name {shown(name)}: expected a text")
+        agent, _ = resolve_agent(one)
         one = candidate(agent, protocol, name)
         protocol.check_agent(agent, one.name)
         if is_oracle(agent):

@@ -129,6 +129,8 @@ def test_nobody_keeps_a_limit_that_is_too_short():
         ({"candidates": []}, "none is given"),
         ({"candidates": ["BEB", "BEB"]}, "two are called BEB"),
         ({"candidates": ["Optimal"]}, "Optimal is shown the environment"),
+        ({"candidates": [3]}, "agent = 3: expected an agent, or the name of one"),
+        ({"candidates": {3: "BEB"}}, "candidates: name 3: expected a text"),
         ({"candidates": ["BEBE"]}, "did you mean 'BEB'"),
     ],
 )

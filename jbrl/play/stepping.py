@@ -469,11 +469,14 @@ class Stepping:
 
     def _flag(self, given: Any, name: str) -> np.ndarray:
         """Return True or False of each lifetime, [n] bool, from as many or from one."""
-        found = np.asarray(given, bool)
-        if found.shape not in ((), self._shape):
+        try:
+            found = np.asarray(given)
+        except ValueError:
+            found = np.empty(0, object)
+        if found.shape not in ((), self._shape) or found.dtype.kind not in "biuf":
             wanted = f"True, False or an array bool{list(self._shape)}"
             raise JbrlError(f"{name} = {shown(given)}: expected {wanted}")
-        return np.broadcast_to(found, self._shape)
+        return np.broadcast_to(found.astype(bool), self._shape)
 
     # ---- the state, as arrays ----
 
@@ -527,6 +530,8 @@ def _outcome(reward: Any, terminated: Any, truncated: Any) -> tuple[Any, Any]:
       JbrlError: they are none.
     """
     try:
+        if str in (type(reward), type(terminated), type(truncated)):
+            raise TypeError
         return float(reward), bool(terminated) * _TERMINATED | bool(truncated) * _TRUNCATED
     except (TypeError, ValueError):
         raise JbrlError(

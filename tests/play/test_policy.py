@@ -275,7 +275,8 @@ MISUSE = [
     (lambda life: life.act([[0], [1, 2]]), "expected an integer"),
     (lambda life: (life.act(0), life.observe(float("nan"), 1)), "reward = nan: expected a finite"),
     (lambda life: (life.act(0), life.observe(1e39, 1)), r"reward = 1e\+39: expected a finite"),
-    (lambda life: (life.act(0), life.observe("x", 1)), "expected a number"),
+    (lambda life: (life.act(0), life.observe("1.5", 1)), "expected a number"),
+    (lambda life: (life.act(0), life.observe(0, 1, "no")), "True or False twice"),
     (lambda life: (life.act(0), life.observe(0, 1, True, True)), "expected one of them"),
 ]
 
@@ -307,12 +308,15 @@ def test_an_action_that_is_none_is_refused(policy, action, monkeypatch):
     [
         (lambda p, to: p.play("CartPole-v1"), "'CartPole-v1'.*: expected one of Gymnasium"),
         (lambda p, to: p.save(to, limits=["1 ms"]), "limits = .*: expected a dict such as"),
-        (
-            lambda p, to: (
-                (life := p.start(lifetimes=2)).act([0, 0]),
-                life.observe([0.0] * 2, [1] * 2, [True]),
-            ),
-            r"terminated = \[True\]: expected True, False or an array bool\[2\]",
+        *(
+            (
+                lambda p, to, ended=ended: (
+                    (life := p.start(lifetimes=2)).act([0, 0]),
+                    life.observe([0.0] * 2, [1] * 2, ended),
+                ),
+                r"terminated = \[.*\]: expected True, False or an array bool\[2\]",
+            )
+            for ended in ([True], ["no", "no"], [[True], [True, False]])
         ),
     ],
 )
