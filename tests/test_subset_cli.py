@@ -2,7 +2,6 @@
 they refuse.
 """
 
-import io
 import json
 import re
 from collections.abc import Callable
@@ -14,7 +13,6 @@ import pytest
 
 import jbrl
 from benchmarks.twins import subset as twin
-from experiments import tuning
 from jbrl.base.errors import JbrlError
 from jbrl.mdp.dirichlet import distribution
 from jbrl.problems.lookup import write_json
@@ -324,7 +322,7 @@ def test_the_command_and_its_page(study):
     refused(call("sensitivity", "out", "--experiment", "two"), message)
 
 
-def test_listed_values_in_two_experiments(study, capsys):
+def test_listed_values_in_two_experiments(study):
     """Actions 0 and 3 are the best of one experiment and the worst of the other."""
     tables = {
         "study": {"name": "lists", "n_environments": 3, "horizon": 1, "discount": 0.5, "seed": 3},
@@ -332,8 +330,8 @@ def test_listed_values_in_two_experiments(study, capsys):
         "agents": [{"algorithm": "constant_agent:Constant", "action": [0, 1, 3]}],
     }
     jbrl.run(tables, "lists", progress=False)
-    tuning.main(["lists"])
-    (row,) = pd.read_csv(io.StringIO(capsys.readouterr().out)).to_dict("records")
+    run = call("sensitivity", "lists", "--table", "tuning", "--format", "json", "--out", "gains")
+    (row,) = json.loads(run.stdout[: run.stdout.rindex("]") + 1])
     # 0, 1, 3 have percentiles 0.1 and 2.8; 3, 2, 0 have 0.2 and 2.9
     assert row["tuned"] == pytest.approx((2.9 + 2.8) / 2 / 2.7)
     assert row["single"] == pytest.approx((0.9 + 1.8) / 2 / 2.7)
@@ -341,3 +339,11 @@ def test_listed_values_in_two_experiments(study, capsys):
         *(1, "action"),
         pytest.approx(row["sensitivity"]),
     )
+    page = Path("gains/index.html").read_text()
+    assert "What does tuning gain?" in page and "1.06 (1.06 to 1.06)" in page
+    text = call("sensitivity", "lists", "--table", "tuning").stdout
+    assert "1.06 [1.06, 1.06]" in text and "sensitivity_lower" not in text
+    message = "tuning: 1 experiments, and 1 algorithms with several settings: expected at least two"
+    refused(call("sensitivity", "lists", "--table", "tuning", "--experiment", "one"), message)
+    message = "--algorithm: 'Random' has one setting here"
+    refused(call("sensitivity", "lists", "--table", "tuning", "--algorithm", "Random"), message)

@@ -190,7 +190,7 @@ def _orders(
 def sensitivity(
     folder: Folder,
     *,
-    table: Literal["shares", "curves"] = "shares",
+    table: Literal["shares", "curves", "tuning"] = "shares",
     experiment: list[str] | None = None,
     algorithm: list[str] | None = None,
     groups: Annotated[int, typer.Option(min=2)] = 10,
@@ -206,22 +206,40 @@ def sensitivity(
     a group; all other parameters of a group keep their distributions. share is the
     part of the variance of the score that the groups explain, with a 95% interval.
 
+    Where a study lists values instead, in several experiments, --table tuning prints
+    what settings for each of them gain over one for all (Adkins et al. 2024): sensitivity,
+    and as dimension how few parameters must be chosen for 95% of the best performance.
+
     Args:
       table: shares: of the variance that each parameter explains; curves: the mean score of each
-        group of trials.
+        group of trials; tuning: of listed values, the gain by settings for each experiment.
       experiment (NAME): Only this experiment; may be repeated.
       algorithm (NAME): Only this algorithm; may be repeated.
       groups: Groups of trials by a parameter, at most.
       permutations: Permutations in the test of each parameter.
-      seed: Seed of the permutations.
-      out (DIR2): Write a page with the figures of each algorithm.
+      seed: Seed of the permutations, and of the resamples of tuning.
+      out (DIR2): Write a page with the figures or the table of each algorithm.
       format: How to print it.
 
     Examples:
       jbrl sensitivity out/complete
       jbrl sensitivity out/complete --algorithm BEB --table curves --format csv
       jbrl sensitivity out/complete --out out/sensitivity
+      jbrl sensitivity out/paper --table tuning
     """
+    if table == "tuning":
+        from jbrl.report.sensitivity import write_tuning
+        from jbrl.results import Results
+        from jbrl.stats.tuning import MEASURES
+
+        gains = _tuning(Results(folder), experiment or [], algorithm or [], seed)
+        texts = {name: _interval(gains, name) for name in MEASURES}
+        ends = [f"{name}_{end}" for name in MEASURES for end in ("lower", "upper")]
+        short = gains.assign(**texts).drop(columns=ends)
+        print_table(short if format in ("table", "md") else gains, format)
+        if out is not None:
+            typer.echo(write_tuning(gains, out))
+        return
     from jbrl.stats import sensitivity as statistics
 
     trials, drawn = _trials(folder, experiment or [], algorithm or [])
@@ -233,6 +251,20 @@ def sensitivity(
         from jbrl.report.sensitivity import write_page
 
         typer.echo(write_page(curves, shares, out))
+
+
+def _tuning(
+    results: "Results", experiments: list[str], algorithms: list[str], seed: int
+) -> "pd.DataFrame":
+    """Return the gain by settings for each experiment; oracles do not count."""
+    from jbrl.stats.labels import oracles_of
+    from jbrl.stats.tuning import tuning
+
+    returns = results.returns[~results.returns["algorithm"].isin(oracles_of(results.manifest))]
+    message = "unknown experiment '{}'"
+    returns = _only(returns, "experiment", experiments, returns["experiment"].unique(), message)
+    found, message = tuning(returns, seed=seed), "'{}' has one setting here"
+    return _only(found, "algorithm", algorithms, found["algorithm"].unique(), message)
 
 
 def _trials(

@@ -19,6 +19,7 @@ from jbrl.report.style import INK, Style, drawn, styles
 from jbrl.report.text import count, slug
 from jbrl.stats.labels import parameters_text, symbol, varied
 from jbrl.stats.sensitivity import CURVES, SHARES, WHO
+from jbrl.stats.tuning import MEASURES
 
 WORDS = doc.prose("sensitivity")
 ACROSS = 2  # panels beside each other
@@ -44,6 +45,54 @@ def write_page(curves: pd.DataFrame, shares: pd.DataFrame, out: Path) -> Path:
         tables = {"shares.csv": shares, "curves.csv": curves}
         write_document(report, folder, "index", tables=tables)
     return out / "index.html"
+
+
+def write_tuning(gains: pd.DataFrame, out: Path) -> Path:
+    """Write `index.html` and `tuning.csv`; `gains` is `jbrl.stats.tuning.tuning`, the rest as in
+    `write_page`.
+    """
+    blocks = (_gains(gains), doc.Paragraph((WORDS["tuning"],), "key"))
+    report = doc.Document(
+        title="What does tuning gain?",
+        kind="Sensitivity across environments",
+        facts=(
+            count(int(gains["experiments"].iloc[0]), "experiment"),
+            count(len(gains), "algorithm"),
+        ),
+        chapters=(doc.Chapter("tuning", "Settings for each environment, and one for all", blocks),),
+        styles=styles(gains["algorithm"], set()),
+    )
+    with writing(out) as folder:
+        write_document(report, folder, "index", tables={"tuning.csv": gains})
+    return out / "index.html"
+
+
+def _gains(gains: pd.DataFrame) -> doc.Table:
+    columns = (
+        doc.Column("Algorithm"),
+        doc.Column("Settings", "number"),
+        doc.Column("Tuned", "number", hint="the best setting of each environment"),
+        doc.Column("Single", "number", hint="the best setting for all"),
+        doc.Column("Sensitivity", "number", hint="the difference of the two"),
+        doc.Column("Dimension", "number", hint="parameters to choose for 95% of tuned"),
+        doc.Column("Parameters"),
+    )
+    rows = [
+        (
+            doc.Cell(row["algorithm"], algorithm=row["algorithm"]),
+            doc.Cell(str(row["settings"]), row["settings"]),
+            *(doc.Cell(_measure(row, name), row[name]) for name in MEASURES),
+            row["choose"],
+        )
+        for row in gains.to_dict("records")
+    ]
+    return doc.table("gains", "Gains", columns, rows, sortable=True)
+
+
+def _measure(row: dict[str, Any], name: str) -> str:
+    form = "d" if name == "dimension" else ".2f"
+    value, low, high = (format(row[f"{name}{end}"], form) for end in ("", "_lower", "_upper"))
+    return f"{value} ({low} to {high})"
 
 
 def document(curves: pd.DataFrame, shares: pd.DataFrame) -> doc.Document:

@@ -7,9 +7,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from experiments.tuning import tuning
 from jbrl.base.errors import JbrlError
 from jbrl.base.schema import RETURNS
+from jbrl.stats.tuning import tuning
 
 GRID = list(itertools.product([0.1, 0.2, 0.3], [1, 2], ["a"]))  # the last one never differs
 

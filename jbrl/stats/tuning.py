@@ -1,10 +1,5 @@
 """Gain of an algorithm by settings of its parameters for each environment, beside one for all.
 
-python experiments/tuning.py DIR [--resamples 2000] [--level 0.95] [--seed 0]
-
-Prints one row for each algorithm of which the study in DIR lists several settings, in two or more
-experiments, as CSV; oracles do not count.
-
 Performance is the mean score of a setting in an environment, normalised so that the 5th percentile
 of all settings of all algorithms there is 0 and the 95th is 1; it is not cut to that range.
 
@@ -24,9 +19,7 @@ reinforcement learning, NeurIPS 37. They resample the runs of each setting by it
 dimension between whole numbers.
 """
 
-import argparse
 import json
-import sys
 from collections.abc import Iterator
 from itertools import combinations
 
@@ -34,8 +27,7 @@ import numpy as np
 import pandas as pd
 
 from jbrl.base.errors import JbrlError
-from jbrl.results import Results
-from jbrl.stats.labels import oracles_of, varied
+from jbrl.stats.labels import varied
 from jbrl.stats.paired_bootstrap import bca_levels, both_means, check_level, draw_counts, pair
 
 MEASURES = ("tuned", "single", "sensitivity", "dimension")
@@ -199,18 +191,3 @@ def _tuned(
     same = (values[:, kept] == values[setting, kept]).all(1)
     best: np.ndarray = performance[..., same].max(-1).mean(-1)
     return best
-
-
-def main(arguments: list[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("folder", help="results of a study")
-    for name, default in (("resamples", RESAMPLES), ("level", 0.95), ("seed", 0)):
-        parser.add_argument(f"--{name}", type=type(default), default=default)
-    options = vars(parser.parse_args(arguments))
-    results = Results(options.pop("folder"))
-    returns = results.returns[~results.returns["algorithm"].isin(oracles_of(results.manifest))]
-    tuning(returns, **options).to_csv(sys.stdout, index=False)
-
-
-if __name__ == "__main__":
-    main()
