@@ -33,7 +33,8 @@ from jbrl.stats.evaluation.game import equilibrium
 from jbrl.stats.evaluation.propagation import payoff_bounds, payoff_t_intervals, propagate
 from jbrl.stats.evaluation.ranking import significant
 from jbrl.stats.evaluation.samples import Samples, payoffs, samples_of
-from jbrl.stats.score_table import read_score_table, restrict
+from jbrl.stats.score_files import read_score_table
+from jbrl.stats.score_table import restrict
 
 DELTA = 0.05
 Ends = tuple[np.ndarray, np.ndarray]

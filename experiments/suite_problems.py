@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from jbrl.mdp.dirichlet import DirichletMDPs, distribution
-from jbrl.problems.lookup import write_json
+from jbrl.problems.json_format import write_json
 from jbrl.problems.problem import Problem
 
 FOLDER = Path(__file__).parent / "suite"

@@ -1,6 +1,6 @@
 """Statistics of any scores as functions: what `jbrl evaluate` and `jbrl subset` print.
 
-A source of scores is a file (`jbrl.stats.score_table`), results of a study or an archive of them,
+A source of scores is a file (`jbrl.stats.score_files`), results of a study or an archive of them,
 or a table in memory with the columns algorithm, environment, score.
 """
 
@@ -18,14 +18,8 @@ from jbrl.stats.evaluation.ranking import Evaluation
 from jbrl.stats.evaluation.ranking import evaluate as evaluate_samples
 from jbrl.stats.evaluation.samples import Effort, Samples, check_effort, effort, samples_of
 from jbrl.stats.labels import agent_names, oracles_of
-from jbrl.stats.score_table import (
-    SCORE_TABLE,
-    check_score_table,
-    read_companion,
-    read_score_table,
-    restrict,
-    together,
-)
+from jbrl.stats.score_files import read_companion, read_score_table
+from jbrl.stats.score_table import SCORE_TABLE, check_score_table, restrict, together
 from jbrl.stats.table import check_columns
 
 if TYPE_CHECKING:  # subsets need JAX, evaluations mostly do not

@@ -16,7 +16,7 @@ from jbrl.stats import two_studies
 from jbrl.stats.brackets import digests_of_tests
 from jbrl.stats.labels import lifetimes_of
 from jbrl.stats.published import castronovo2016, jordan2020
-from jbrl.stats.score_table import read_score_table
+from jbrl.stats.score_files import read_score_table
 from jbrl.stats.table import check_columns
 from jbrl.stats.two_studies import PAIR, Comparison
 from jbrl.study.storage.archive import UNIT

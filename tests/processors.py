@@ -24,7 +24,8 @@ from threadpoolctl import threadpool_info
 
 import jbrl
 from experiments.formula_sets import enumerate_set
-from jbrl.agents.opps.bandits import UCBV, Streams
+from jbrl.agents.opps.bandits import Streams
+from jbrl.agents.opps.ucb import UCBV
 from jbrl.bayes_optimal.chance import Chance
 from jbrl.mdp.mdp import decisions_until
 from jbrl.rollout.steps import discounted

@@ -24,7 +24,8 @@ from jbrl.cli.doctor import _notes
 from jbrl.cli.progress import Display
 from jbrl.environments.environment import ENVIRONMENTS
 from jbrl.play import compile_cache
-from jbrl.problems.lookup import problem, read_json
+from jbrl.problems.json_format import read_json
+from jbrl.problems.lookup import problem
 from jbrl.problems.problem import DERIVED, PROBLEMS
 from jbrl.study import selftest
 from tests.study.storage.test_store import HEADER, opened, returns_of

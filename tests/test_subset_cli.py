@@ -15,7 +15,7 @@ import jbrl
 from benchmarks.twins import subset as twin
 from jbrl.base.errors import JbrlError
 from jbrl.mdp.dirichlet import distribution
-from jbrl.problems.lookup import write_json
+from jbrl.problems.json_format import write_json
 from jbrl.problems.problem import DirichletProblem
 from jbrl.stats.subset.fit import Folds
 from jbrl.stats.subset.study import read_plan

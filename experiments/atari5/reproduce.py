@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from jbrl.stats.score_table import read_companion, read_score_table
+from jbrl.stats.score_files import read_companion, read_score_table
 from jbrl.stats.subset.fit import Folds
 from jbrl.stats.subset.preparation import ATARI5, Prepared, prepare
 from jbrl.stats.subset.problem import Search

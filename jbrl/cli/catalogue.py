@@ -240,7 +240,8 @@ def show(
     """
     from jbrl.agents.registry import AGENTS
     from jbrl.problems.features import problem_features
-    from jbrl.problems.lookup import problem, to_json
+    from jbrl.problems.json_format import to_json
+    from jbrl.problems.lookup import problem
     from jbrl.problems.problem import DirichletProblem, EnvironmentProblem
 
     if features:

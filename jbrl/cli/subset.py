@@ -369,7 +369,7 @@ def predict(
     Example:
       jbrl subset predict atari5.json mine.csv
     """
-    from jbrl.stats.score_table import read_score_table
+    from jbrl.stats.score_files import read_score_table
     from jbrl.stats.subset import model as models
 
     table = read_score_table(scores, columns=mapping_of(columns))

@@ -9,7 +9,8 @@ import pytest
 
 from jbrl.base.errors import JbrlError
 from jbrl.mdp.dirichlet import distribution
-from jbrl.problems.lookup import problem, read_json, to_json, write_json
+from jbrl.problems.json_format import read_json, to_json, write_json
+from jbrl.problems.lookup import problem
 from jbrl.problems.problem import PROBLEMS, DirichletProblem
 
 SOUND = {

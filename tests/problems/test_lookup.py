@@ -8,7 +8,8 @@ from scipy.stats import beta
 
 from jbrl.base.errors import JbrlError
 from jbrl.environments.environment import ENVIRONMENTS
-from jbrl.problems.lookup import listed, problem, read_json, write_json
+from jbrl.problems.json_format import read_json, write_json
+from jbrl.problems.lookup import listed, problem
 from jbrl.problems.problem import PROBLEMS
 from jbrl.problems.wrong import total_variation
 

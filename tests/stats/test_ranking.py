@@ -12,7 +12,7 @@ from jbrl.stats.evaluation.game import Moves, equilibrium, moves, sides_of
 from jbrl.stats.evaluation.propagation import payoff_bounds, payoff_t_intervals, propagate
 from jbrl.stats.evaluation.ranking import Options, decisive_ends, evaluate, ranks, significant
 from jbrl.stats.evaluation.samples import payoffs, percentile, samples_of
-from jbrl.stats.score_table import read_companion, read_score_table
+from jbrl.stats.score_files import read_companion, read_score_table
 from tests.stats.evaluation_cases import DATA, expected, mini, random_samples, table_of
 
 EXACT = 1e-9

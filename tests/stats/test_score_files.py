@@ -8,14 +8,8 @@ import pandas as pd
 import pytest
 
 from jbrl.base.errors import JbrlError
-from jbrl.stats.score_table import (
-    check_score_table,
-    from_arrays,
-    read_companion,
-    read_score_table,
-    restrict,
-    together,
-)
+from jbrl.stats.score_files import read_companion, read_score_table
+from jbrl.stats.score_table import check_score_table, from_arrays, restrict, together
 from tests.stats.tables import SCORES
 
 HEAD = "algorithm,environment,score\n"

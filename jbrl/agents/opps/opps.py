@@ -10,11 +10,12 @@ import jax
 import numpy as np
 
 from jbrl.agents.opps import bandits
-from jbrl.agents.opps.bandits import UCB1, UCBV, Bandit, StreamState
+from jbrl.agents.opps.bandits import Bandit, StreamState
 from jbrl.agents.opps.evaluation import check_defined
 from jbrl.agents.opps.formulas import DOMAINS, SETS, VARIABLES, Expression, formula_set, parse
 from jbrl.agents.opps.ranking import Formula, Linear, features, formula_policies, linear_policies
 from jbrl.agents.opps.stosoo import PartitionTree, StoSOO
+from jbrl.agents.opps.ucb import UCB1, UCBV
 from jbrl.agents.registry import register_agent
 from jbrl.base.errors import JbrlError, shown
 from jbrl.base.parameters import parameter

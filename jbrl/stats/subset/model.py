@@ -14,7 +14,8 @@ import pandas as pd
 from jbrl.base.errors import JbrlError
 from jbrl.base.files import read_text, write_whole
 from jbrl.stats.subset.fit import Fit
-from jbrl.stats.subset.preparation import Prepared, Scale, Transform, from_knots, transform_of
+from jbrl.stats.subset.preparation import Prepared
+from jbrl.stats.subset.transform import Scale, Transform, from_knots, transform_of
 
 FORMAT = "jbrl subset model 1"
 LEVEL = 0.95  # of intervals

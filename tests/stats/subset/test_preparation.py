@@ -12,11 +12,12 @@ import pytest
 
 from jbrl.base.errors import JbrlError
 from jbrl.problems.lookup import problem
-from jbrl.stats.score_table import read_score_table
+from jbrl.stats.score_files import read_score_table
 from jbrl.stats.subset.model import load, predict
-from jbrl.stats.subset.preparation import ATARI5, Preparation, prepare, transform_of
+from jbrl.stats.subset.preparation import ATARI5, Preparation, prepare
 from jbrl.stats.subset.problem import Search
 from jbrl.stats.subset.search import search
+from jbrl.stats.subset.transform import transform_of
 from tests.stats.subset.tables import matrix, prepared_of, table_of
 
 SCORES = np.array([[1.0, 2, 3, 10], [4, 4, 4, 5], [0, 1, 2, 3], [9, 8, 7, 6]])
