@@ -7,6 +7,7 @@ experiments/published/features.csv. Without DIR, the table is made from what is 
 """
 
 import dataclasses
+import json
 import sys
 from pathlib import Path
 
@@ -23,32 +24,45 @@ SHOWN = ("n_states", "n_successors", "rare_rewards", "diameter", "gap", "informa
 
 
 def read(out: str) -> pd.DataFrame:
-    """Return the mean share of the clairvoyant's value above acting at random, by problem and
-    agent, with the features of the problems.
+    """Return the mean share of the way from acting at random to knowing the MDP, by problem and
+    agent, what the agent lies behind the best one, with the standard error of that paired
+    difference, and the features of the problem.
     """
-    rows = []
-    for problem, own in jbrl.Results(out).scores.groupby("experiment", sort=False):
+    returns, rows = jbrl.Results(out).returns, []
+    for problem, own in returns.groupby("experiment", sort=False):
         features = dataclasses.asdict(jbrl.problem_features(str(problem)))
-        least = own.loc[own["algorithm"] == "Random", "mean"].item()
-        for row in own.query("algorithm != 'Random'").to_dict("records"):
-            share = (row["mean"] - least) / (features["clairvoyant"] - least)
-            error = row["ci95"] / 1.96 / (features["clairvoyant"] - least)
-            agent = row["algorithm"] + (row["parameters"] if row["algorithm"] == "BEB" else "")
-            agent = agent.partition(', "bonus')[0].replace('{"beta": ', " ")
-            rows.append({"problem": problem, "agent": agent, "share": share, "error": error})
-            rows[-1] |= {name: features[name] for name in SHOWN}
+        scores = own.pivot(index="unit", columns=["algorithm", "parameters"], values="score")
+        least = scores.pop(("Random", "{}"))
+        way = features["clairvoyant"] - least.mean()
+        best = scores[scores.mean().idxmax()]
+        for agent, score in scores.items():
+            behind = (best - score) / way
+            found = {
+                "problem": problem,
+                "agent": named(*agent),
+                "share": (score.mean() - least.mean()) / way,
+                "behind": behind.mean(),
+                "error": behind.std(ddof=1) / np.sqrt(len(behind)),
+            }
+            rows.append(found | {name: features[name] for name in SHOWN})
     return pd.DataFrame(rows).round(4)
+
+
+def named(algorithm: str, parameters: str) -> str:
+    """Return an algorithm, with its bonus where that is what differs."""
+    beta = json.loads(parameters).get("beta")
+    return algorithm if beta is None else f"{algorithm} {beta:g}"
 
 
 def family(problem: str) -> str:
     """Return what comes before the parameters: problems of one family are left out together."""
-    return problem.rpartition("(")[0].partition("(n_states")[0]
+    return problem.rpartition("(")[0]
 
 
 def lost(table: pd.DataFrame) -> dict[str, float]:
     """Return the mean share that is lost to the best agent of each problem, where the agent is
     chosen by other families: the best on average, or the best on the problem with the nearest
-    features; and with each agent alone.
+    features; and, in hindsight, with each agent everywhere.
     """
     shares = table.pivot(index="problem", columns="agent", values="share")
     numbers = table.groupby("problem")[list(SHOWN)].first().loc[shares.index]
@@ -67,21 +81,21 @@ def lost(table: pd.DataFrame) -> dict[str, float]:
 
 
 def rows_of(table: pd.DataFrame) -> str:
-    """Return the table of the page: a row for each problem, the best agents in bold with those that
-    are within two standard errors of them.
+    """Return the table of the page: a row for each problem, the best agent in bold with those that
+    lie behind it by no more than two standard errors.
     """
     agents = list(dict.fromkeys(table["agent"]))
     lines = [
-        f"| problem | {' | '.join(SHOWN)} | {' | '.join(agents)} |",
+        f"| problem | {' | '.join(agents)} | {' | '.join(SHOWN)} |",
         f"|---|{'---:|' * (len(SHOWN) + len(agents))}",
     ]
     for problem, own in table.groupby("problem", sort=False):
-        cells = [f"{own[name].iloc[0]:.3g}" for name in SHOWN]
-        best = own.loc[own["share"].idxmax()]
+        cells = []
         for row in own.to_dict("records"):
-            tied = best["share"] - row["share"] <= 2 * np.hypot(best["error"], row["error"])
+            tied = row["behind"] <= 2 * row["error"]
             text = f"{100 * row['share']:.0f}"
             cells.append(f"**{text}**" if tied else text)
+        cells += [f"{own[name].iloc[0]:.3g}" for name in SHOWN]
         lines.append(f"| `{problem}` | {' | '.join(cells)} |")
     return "\n".join(lines) + "\n"
 

@@ -67,15 +67,16 @@ def share(row: pd.Series) -> str:
 
 
 def costs(table: pd.DataFrame) -> Iterator[str]:
-    """Yield the lines of the table of shares kept."""
-    tests = list(dict.fromkeys(table["test"]))
-    heads = [f"{test}, {kind} {degree:g}" for test in tests for kind, degree in SHOWN.items()]
-    yield f"| algorithm | {' | '.join(heads)} |"
-    yield f"|---|{'---:|' * len(heads)}"
-    for name, own in table.groupby("algorithm", sort=False):
-        cells = {(row["test"], row["kind"], row["degree"]): share(row) for _, row in own.iterrows()}
-        line = [cells.get((test, *point), "–") for test in tests for point in SHOWN.items()]
-        yield f"| {name} | {' | '.join(line)} |"
+    """Yield the lines of the table of shares kept: a row for each problem and kind."""
+    names = list(dict.fromkeys(table["algorithm"]))
+    yield f"| prior | {' | '.join(names)} |"
+    yield f"|---|{'---:|' * len(names)}"
+    rows = table.set_index(["test", "kind", "degree", "algorithm"]).sort_index()
+    for test in dict.fromkeys(table["test"]):
+        for kind, degree in SHOWN.items():
+            places = [(test, kind, degree, name) for name in names]
+            line = [share(rows.loc[place]) if place in rows.index else "–" for place in places]
+            yield f"| {test}, {kind} {degree:g} | {' | '.join(line)} |"
 
 
 def theory(table: pd.DataFrame) -> Iterator[str]:

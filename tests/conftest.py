@@ -44,8 +44,6 @@ from jbrl.play.compilation import forget_when_crowded
 
 sys.dont_write_bytecode = False
 TESTS = Path(__file__).parent
-# Its tests look through all objects of the process, which are few before the others have run.
-FIRST = {"test_host_values.py"}
 STARTED = time.monotonic()
 
 # The two workers, and the programs that tests start, compile thousands of programs that are the
@@ -108,10 +106,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Put some files first, mark all cases but the first quick one as slow where a test asks for
-    it, and leave out files of packages that have not changed.
+    """Mark all cases but the first quick one as slow where a test asks for it, and leave out files
+    of packages that have not changed.
     """
-    items.sort(key=lambda item: item.path.name not in FIRST)
     seen: set[str] = set()
     for item in items:
         if item.get_closest_marker("first_case_quick") and not item.get_closest_marker("slow"):

@@ -40,6 +40,7 @@ VERSION = 7  # of what pieces mean
 EXACT = "nothing"
 RANGE = "the range of returns"
 MOMENT = "the second moment of returns, which is known"
+CERTIFYING = {EXACT, RANGE, MOMENT}
 ROUNDING = 1e-12  # relative, of values that are equal
 CLOSE = 1e-5  # relative, of ends without a sample that no sample would improve
 
@@ -137,9 +138,9 @@ class Bracket:
     @property
     def certified(self) -> bool:
         """Return whether both ends hold at their confidence whatever the distribution of
-        returns is: they always do.
+        returns is.
         """
-        return True
+        return {self.lower_end.assumes, self.upper_end.assumes} <= CERTIFYING
 
     @property
     def close(self) -> bool:

@@ -116,7 +116,8 @@ def _lines(bracket: "Bracket") -> list[str]:
         sure = f"exact to within {bracket.width:.1g}" if bracket.close else "certain"
         sure = "exact" if bracket.width == 0 else sure
     else:
-        sure = f"certified, confidence {bracket.confidence:.0%}"
+        kind = "certified" if bracket.certified else "not certified"
+        sure = f"{kind}, confidence {bracket.confidence:.0%}"
     lines = [
         f"{bracket.problem}, discount {bracket.discount:g}, {bracket.horizon} decisions",
         f"Bayes-optimal value: {bracket.lower:.7g} to {bracket.upper:.7g} ({sure})",

@@ -28,7 +28,7 @@ WIDEST_ON_ACCELERATOR = 16_384
 
 def use_all_cores(cores: int | None = None) -> bool:
     """Make each CPU core a JAX device, all of them unless `cores`, or the variable
-    JAX_NUM_CPU_DEVICES, says how many.
+    JAX_NUM_CPU_DEVICES, says how many; programs of one device run inline (`run_inline`).
 
     Returns False when JAX has already started and keeps the devices it has.
     """

@@ -71,11 +71,13 @@ def test_draws_are_of_the_prior_however_small_or_large_its_weights() -> None:
     np.testing.assert_allclose(drawn[:, :, 0].mean(0), expected, atol=0.034)
 
 
-def test_what_a_clairvoyant_earns_is_within_the_published_error() -> None:
-    """Optimal earns 73.04 in 250 steps on 500 MDPs; later rewards add less than 1e-3."""
-    found = jbrl.problem_features("GC")
+def test_what_a_clairvoyant_earns_is_that_of_the_bracket() -> None:
+    """An agent that is shown the MDP earns 73.22 in 250 decisions, later ones add less than 1e-3.
+    The standard error of 20,000 MDPs is 0.15: four of them.
+    """
+    found = jbrl.problem_features("GC", n_draws=20_000)
     assert found.random < found.mean_model < found.clairvoyant
-    assert found.clairvoyant == pytest.approx(73.04, abs=3)
+    assert found.clairvoyant == pytest.approx(73.22, abs=0.6)
 
 
 def test_the_command_prints_what_the_function_returns() -> None:
