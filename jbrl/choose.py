@@ -60,8 +60,9 @@ def choose(
       online: limit of a decision.
       budget: about how long choosing may take, compilation included.
       horizon: decisions of a lifetime, or `episodes`; default: the lifetime of the problem.
-      candidates: names or agents, agents by names of their own, or the path of a study, whose
-        agents suit the problem or are left out; default: a portfolio of all families.
+      candidates: names or agents, agents by names of their own, a text of names with commas, or
+        the path of a study (`Path`, or a text that ends in .toml), whose agents suit the problem or
+        are left out; default, or "all": a portfolio of all families.
       epsilon: a difference that does not matter, as a part of the range from Random to Optimal, or
         to the best candidate where Optimal cannot play.
       confidence: of the race as a whole, and of the limits of the score.
@@ -137,10 +138,14 @@ def _field(given: Any, protocol: Protocol, offline: float, online: float) -> lis
       JbrlError: one that is unknown, that cannot play the problem, or is a reference; two of one
         name.
     """
-    if given is None:
+    if given is None or given == "all":
         return portfolio(protocol, offline, online)
-    if isinstance(given, str | Path):
+    if isinstance(given, Path) or str(given).endswith(".toml"):
         given = _of_study(given, protocol)
+    elif isinstance(given, str):
+        given = [name.strip() for name in given.split(",")]
+    if not isinstance(given, Mapping | Sequence):
+        raise JbrlError(f"candidates = {shown(given)}: expected agents, or the path of a study")
     named: list[tuple[str, Any]] = (
         list(given.items()) if isinstance(given, Mapping) else [("", one) for one in given]
     )

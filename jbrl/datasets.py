@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from jbrl.base.errors import JbrlError, nearest
+from jbrl.base.errors import JbrlError, Register, nearest, shown
 from jbrl.policy import Policy, load_policy
 from jbrl.results import Results
 
@@ -21,7 +21,8 @@ FOLDERS = (HERE / "published", HERE.parent / "experiments" / "published")
 METADATA = "croissant.json"
 
 # an archive of a study, or one table
-DATASETS = {
+DATASETS = Register[str]("dataset")
+DATASETS |= {
     "castronovo2016": "paper-cpu",
     "castronovo2016-cells": "paper-cells",
     "prior-trained": "trained",
@@ -60,8 +61,6 @@ def load_results(name: str) -> Results | pd.DataFrame:
     >>> jbrl.load_results("castronovo2016").returns["score"].size
     310000
     """
-    if name not in DATASETS:
-        raise JbrlError(f"unknown dataset '{name}'{nearest(name, DATASETS)}")
     place = _checked(DATASETS[name])
     if place.is_dir():
         return Results(place)
@@ -84,7 +83,7 @@ def load_pretrained(name: str, *, compile_cache: str | Path | None = None) -> Po
     'BeliefPPO'
     """
     if name not in PRETRAINED:
-        raise JbrlError(f"unknown policy '{name}'{nearest(name, PRETRAINED)}")
+        raise JbrlError(f"unknown policy '{shown(name, str)}'{nearest(name, PRETRAINED)}")
     place = _checked(f"{POLICIES}/{name}")
     with warnings.catch_warnings():  # that last bits may differ between versions of JAX
         warnings.simplefilter("ignore")
@@ -112,3 +111,5 @@ def _check(root: Path, path: str) -> None:
         raise JbrlError(
             f"{error.filename}: cannot be read ({error.strerror}); install jbrl again"
         ) from None
+    except (json.JSONDecodeError, KeyError) as error:
+        raise JbrlError(f"{root / METADATA}: not the published file ({error})") from None

@@ -208,6 +208,7 @@ class Policy:
             agent or the problem by its name.
         """
         target = Path(folder)
+        check_count("decisions", decisions)
         if limits is not None and not isinstance(limits, Mapping):
             raise JbrlError(
                 f'limits = {shown(limits)}: expected a dict such as {{"online": "1 ms"}}'

@@ -43,6 +43,9 @@ def test_a_changed_or_missing_file_is_refused(tmp_path, monkeypatch):
         jbrl.load_results("bsuite")
     with pytest.raises(jbrl.JbrlError, match="unknown dataset 'jordan'; did you mean 'jordan2020'"):
         jbrl.load_results("jordan")
+    (tmp_path / datasets.METADATA).write_text("{", encoding="utf-8")
+    with pytest.raises(jbrl.JbrlError, match=r"croissant\.json: not the published file"):
+        jbrl.load_results("tabular")
 
 
 @pytest.mark.parametrize("name", datasets.PRETRAINED)

@@ -79,7 +79,7 @@ def choose(
             horizon=horizon,
             episodes=episodes,
             discount=discount,
-            candidates=_candidates(candidates),
+            candidates=candidates,
             seed=seed,
             epsilon=epsilon,
             confidence=confidence,
@@ -132,13 +132,6 @@ def _table(standings: "Sequence[Standing]", caption: str, console: Console) -> T
     for row in rows[: max(1, console.height - 4)]:
         table.add_row(*map(escape, row))
     return table
-
-
-def _candidates(given: str | None) -> str | list[str] | None:
-    """Return the path of a study, names, or None for the portfolio."""
-    if given in (None, "all"):
-        return None
-    return given if str(given).endswith(".toml") else str(given).split(",")
 
 
 def _lines(choice: "Choice") -> list[str]:

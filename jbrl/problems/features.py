@@ -6,6 +6,7 @@ diameter S times as many: a second for a Grid.
 """
 
 import dataclasses
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -61,7 +62,7 @@ class ProblemFeatures:
 
 
 def problem_features(
-    problem: str | Problem, *, discount: float = 0.95, n_draws: int = N_DRAWS
+    problem: str | Path | Problem, *, discount: float = 0.95, n_draws: int = N_DRAWS
 ) -> ProblemFeatures:
     """Compute the features of a distribution over MDPs, from draws with a fixed seed.
 
@@ -72,14 +73,16 @@ def problem_features(
       JbrlError: an environment that is no distribution over finite MDPs, a discount outside [0, 1),
         or no draw.
     """
-    found = find_problem(problem) if isinstance(problem, str) else problem
+    found = problem if isinstance(problem, Problem) else find_problem(str(problem))
     if not isinstance(found, DirichletProblem):
         raise JbrlError(
             f"features of {shown(problem, str)}: expected a distribution over finite MDPs, such as "
             "GC or the path of a JSON file"
         )
     if not isinstance(discount, int | float) or not 0 <= discount < 1:
-        raise JbrlError(f"discount = {shown(discount)}: expected a number from 0 up to, but not 1")
+        raise JbrlError(
+            f"discount = {shown(discount)}: expected a number from 0 up to, but not including, 1"
+        )
     check_count("n_draws", n_draws)
     mdps = found.mdps
     weights = np.asarray(mdps.concentrations, np.float64)

@@ -6,6 +6,8 @@ is GC, bit for bit. Degrees need no powers or logarithms, so priors are the same
 
 import dataclasses
 import json
+from numbers import Real
+from typing import Any
 
 import numpy as np
 from scipy.special import gammaln
@@ -36,20 +38,23 @@ def wrong(
       JbrlError: a problem that is not a distribution over finite MDPs; a kind, a degree or a family
         that is not accepted.
     """
-    where = f"wrong({of.short_name})"
+    where = f"wrong({_named(of)})"
     if not isinstance(of, DirichletProblem):
         raise JbrlError(f"{where}: expected a Dirichlet distribution over finite MDPs, as GC is")
     if kind not in KINDS:
         raise JbrlError(f"{where}: kind = {shown(kind)}{nearest(kind, KINDS)}")
     low, high = (-STEEPEST, STEEPEST) if kind == "scaled" else (0, 1)
-    if not low <= degree <= high:
-        raise JbrlError(f"{where}: degree = {degree:g}: expected a number from {low} to {high}")
+    if not isinstance(degree, Real) or not low <= degree <= high:
+        raise JbrlError(
+            f"{where}: degree = {shown(degree)}: expected a number from {low} to {high}"
+        )
+    degree = float(degree)
     right = np.asarray(of.mdps.concentrations, np.float64)
     if kind == "family":
         changed = _mixed(right, _family(towards, of, where), degree)
     elif towards is not None:
-        given = shown(towards.short_name)
-        raise JbrlError(f"{where}: towards = {given}: expected none where kind is no family")
+        given = _named(towards)
+        raise JbrlError(f"{where}: towards = '{given}': expected none where kind is no family")
     elif kind == "uniform":
         changed = _mixed(right, np.asarray(unknown(of.mdps).concentrations), degree)
     elif kind == "scaled":
@@ -68,6 +73,10 @@ def wrong(
     )
 
 
+def _named(problem: Any) -> str:
+    return shown(getattr(problem, "short_name", problem), str)
+
+
 def _mixed(right: np.ndarray, other: np.ndarray, degree: float) -> np.ndarray:
     return (1 - degree) * right + degree * other
 
@@ -76,7 +85,8 @@ def _family(towards: Problem | None, of: DirichletProblem, where: str) -> np.nda
     """Return the concentrations of the other family."""
     shape = of.mdps.concentrations.shape
     if not isinstance(towards, DirichletProblem) or towards.mdps.concentrations.shape != shape:
-        given = "missing" if towards is None else f"{shown(towards.short_name)} ({towards.spec})"
+        spec = getattr(towards, "spec", "no problem")
+        given = f"'{_named(towards)}' ({spec})" if towards else "missing"
         raise JbrlError(
             f"{where}: towards is {given}: expected a Dirichlet distribution over MDPs of "
             f"{shape[0]} states and {shape[1]} actions, in quotes"

@@ -307,6 +307,7 @@ def test_an_action_that_is_none_is_refused(policy, action, monkeypatch):
     ("misuse", "said"),
     [
         (lambda p, to: p.play("CartPole-v1"), "'CartPole-v1'.*: expected one of Gymnasium"),
+        (lambda p, to: p.save(to, decisions=0), "^decisions = 0: expected an integer from 1"),
         (lambda p, to: p.save(to, limits=["1 ms"]), "limits = .*: expected a dict such as"),
         *(
             (

@@ -2,6 +2,7 @@
 
 import json
 import math
+from pathlib import Path
 
 import jax.numpy as jnp
 import numpy as np
@@ -92,9 +93,10 @@ def test_the_command_prints_what_the_function_returns() -> None:
     ("arguments", "message"),
     [
         ({"problem": "CartPole"}, "features of CartPole: expected a distribution over finite MDPs"),
-        ({"problem": "GC", "discount": 1}, r"discount = 1: expected a number from 0 up to, but"),
+        ({"problem": "GC", "discount": 1}, "discount = 1: expected a number .* not including, 1"),
         ({"problem": "GC", "discount": "a"}, "discount = 'a': expected a number"),
         ({"problem": "GC", "n_draws": 0}, "n_draws = 0"),
+        ({"problem": Path("no.json")}, r"no\.json: cannot be read"),
     ],
 )
 def test_what_cannot_be_computed_is_refused(arguments, message: str) -> None:

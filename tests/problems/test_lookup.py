@@ -11,7 +11,7 @@ from jbrl.environments.environment import ENVIRONMENTS
 from jbrl.problems.json_format import read_json, write_json
 from jbrl.problems.lookup import listed, problem
 from jbrl.problems.problem import PROBLEMS
-from jbrl.problems.wrong import total_variation
+from jbrl.problems.wrong import total_variation, wrong
 
 
 @pytest.mark.parametrize(
@@ -108,6 +108,20 @@ def test_names_with_parameters(name, short_name, n_states, n_actions):
 def test_bad_names_are_refused(name, message, tmp_path):
     with pytest.raises(JbrlError, match=message):
         problem(name, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("of", "given", "message"),
+    [
+        ("GC", {}, r"wrong\(GC\): expected a Dirichlet distribution"),
+        (None, {"degree": "much"}, "degree = 'much': expected a number from 0 to 1"),
+        (None, {"degree": 10**400}, "degree = 10*…: expected a number from 0 to 1"),
+        (None, {"kind": "family", "towards": "GDL"}, r"towards is 'GDL' \(no problem\): expected"),
+    ],
+)
+def test_bad_arguments_of_wrong_are_refused(of, given, message):
+    with pytest.raises(JbrlError, match=message):
+        wrong(of or problem("GC"), **given)
 
 
 def test_paths_are_relative_to_the_base(tmp_path, monkeypatch):
