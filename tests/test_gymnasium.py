@@ -108,6 +108,7 @@ def test_the_same_step_starts_it_and_keeps_the_last_observation():
 
 
 def test_without_automatic_resets_a_mask_resets_lanes():
+    """What is reset is a single environment of the same seed."""
     envs = jbrl.gymnasium.make_vec("GC", 2, max_steps=1, autoreset_mode=AutoresetMode.DISABLED)
     envs.reset(seed=0)
     observation, _, _, truncated, _ = envs.step(np.zeros(2, int))
@@ -118,6 +119,10 @@ def test_without_automatic_resets_a_mask_resets_lanes():
     assert after[1] == observation[1]
     with pytest.raises(JbrlError, match="lane 1 has ended"):
         envs.step(np.zeros(2, int))
+    envs.reset(seed=[0, 1], options={"reset_mask": np.array([False, True])})
+    alone = jbrl.gymnasium.make("GC", index=1, max_steps=1)
+    alone.reset(seed=1)
+    assert envs.step(np.zeros(2, int))[0][1] == alone.step(0)[0]
 
 
 def test_bad_use_is_refused_in_a_sentence():

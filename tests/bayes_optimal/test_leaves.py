@@ -92,6 +92,12 @@ def test_curvatures_that_are_0_take_no_memory(monkeypatch):
         assert np.array_equal(linear.mean(cell), whole.mean(cell))
     p = variables(model, pilot)
     assert np.array_equal(linear.of_mdps(p), whole.of_mdps(p))
+    ones = np.ones_like(whole.curvatures)
+    ones[1] = 0
+    parts = [Control(layers, linear.constant, linear.slopes, c) for c in (0 * ones + 1, ones)]
+    for axis, block in enumerate(layers.blocks):  # of each state by itself
+        everywhere, but_one = (part.own(axis, block.nothing)[0] for part in parts)
+        assert np.array_equal(np.delete(everywhere, 1, 0), np.delete(but_one, 1, 0))
 
 
 @pytest.mark.parametrize("name", ["zeros", "fractions"])

@@ -288,12 +288,15 @@ def test_agents_may_be_called_anything(tmp_path, names):
     assert again.agents == list(names) and {run.number for run in again.runs} == {1}
 
 
-@pytest.mark.parametrize("ending", ["csv", "csv.gz", "parquet"])
-def test_a_table_that_was_cut_off_is_refused(tmp_path, ending):
+@pytest.mark.parametrize(
+    ("ending", "begin"), [("csv", b"agent"), ("csv.gz", b"\x1f\x8b"), ("parquet", b"PAR1")]
+)
+def test_a_table_that_was_cut_off_is_refused(tmp_path, ending, begin):
     """At each of its last bytes: a number that lost its last digit is a number."""
     path = tmp_path / f"mine.{ending}"
     write_table(whole("x", "catch", [[1.0] * 20]), path)
     content = path.read_bytes()
+    assert content.startswith(begin)
     for cut in (1, 2, 3, 9, len(content) // 2):
         path.write_bytes(content[:-cut])
         with pytest.raises(JbrlError, match=r"mine\.[a-z.]+: "):

@@ -179,7 +179,10 @@ def test_tasks_that_ended_before_their_units(folder, tmp_path, monkeypatch):
     a, b, c = left(folder)
     record_tasks(folder, {"12_0": [a], "12_1": [b], "12_2": [c]}, 3)
     record_tasks(folder, {"15": [c]}, 3)
+    done = [unit.id for unit in plan(TABLES, folder).units if unit.id not in (a, b, c)]
+    record_tasks(folder, {"11": done}, 3)
     tasks = ["12_0|TIMEOUT|TimeLimit", "12_1|CANCELLED|None", "12_2|TIMEOUT|None"]
+    tasks.append("11|COMPLETED|None")
     slurm(monkeypatch, tmp_path, *tasks, "15|RUNNING|None")
     note(folder, task="12_0", unit=a, left=[a])  # its last words
     found = Observer(folder).look()
