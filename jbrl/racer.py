@@ -1,9 +1,11 @@
 """A candidate of a choice: it is trained, timed and played within a budget of time.
 
 What may take long is cut off where it can be: a search after each round, lifetimes in blocks after
-each call. Everything else is expected beforehand, by what it has taken so far.
+each call, a compilation at any time, though it goes on in its thread. Everything else is expected
+beforehand, by what it has taken so far.
 """
 
+import contextlib
 import dataclasses
 import functools
 import math
@@ -21,6 +23,7 @@ from jbrl.base import notebook
 from jbrl.base.errors import JbrlError
 from jbrl.base.files import write_whole
 from jbrl.base.plugins import is_outside, source_digest
+from jbrl.play import compilation
 from jbrl.play.experiment import Run
 from jbrl.play.offline import Learned, SearchCheckpoint
 from jbrl.play.play import make_run
@@ -203,9 +206,10 @@ class Racer:
         if kept is not None:
             self.times = Times(**kept[0])
             return
-        run = self._learned(offline, until)
-        self._clock.check(until)
-        latency = self._latency(online, until)
+        with self._in_time(until):
+            run = self._learned(offline, until)
+            self._clock.check(until)
+            latency = self._latency(online, until)
         self.times = Times(
             *(run.offline_seconds, latency.p99, latency.median, latency.empty),
             run.compile_seconds + latency.compile_seconds,
@@ -251,7 +255,8 @@ class Racer:
         if kept is not None:
             self.each = kept[0]["each"]
             return np.asarray(kept[1]["scores"], np.float64)
-        run, parts, done = self._ready(), [], 0
+        with self._in_time(until):
+            run, parts, done = self._ready(), [], 0
         self._clock.check(until)
         began = self._clock.spent
         chunks = run.chunks(start, stop - start, between=lambda _: self._clock.check(until))
@@ -283,7 +288,8 @@ class Racer:
         """
         other = dataclasses.replace(self._protocol, seed=self._protocol.seed + number)
         trained = make_run(self.agent, other)
-        trained.learn(_Watched(SearchCheckpoint(), lambda _: self._clock.check(until)))
+        with self._in_time(until):
+            trained.learn(_Watched(SearchCheckpoint(), lambda _: self._clock.check(until)))
         again = Racer(self.candidate, self._protocol, Kept(None), self._clock)
         again._run = make_run(self.agent, self._protocol)
         again._run.learn(_Found(trained.learned))  # type: ignore[arg-type]
@@ -303,6 +309,10 @@ class Racer:
             run.learn(_Watched(self._kept.findings(self.unit, platform), check))
             self._run = run
         return self._run
+
+    def _in_time(self, until: float) -> contextlib.AbstractContextManager[None]:
+        """Cut off compilations when `until` seconds are spent."""
+        return compilation.waiting_while(lambda: self._clock.check(until))
 
     def _ready(self) -> Run:
         """Return the run, compiled for playing."""

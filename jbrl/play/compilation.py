@@ -17,7 +17,7 @@ import hashlib
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeVar, cast, get_args
 
@@ -71,6 +71,8 @@ class Program(NamedTuple):
 KEPT: dict[tuple[Any, ...], Program] = {}
 _shapes: dict[tuple[Any, ...], Any] = {}
 _untimed: set[Callable[..., Any]] = set()
+COMPILING = "compiling"  # threads are called so, which `jbrl.__main__` does not wait for
+LOOK = 0.1  # seconds between two looks at whether a compilation is still worth waiting for
 VARIABLE = "JBRL_COMPILE"  # the effort where a study says nothing
 
 
@@ -111,6 +113,22 @@ def compiling(effort: Effort | None) -> Iterator[None]:
         _effort = before
 
 
+_check: Callable[[], Any] | None = None  # of `waiting_while`
+
+
+@contextlib.contextmanager
+def waiting_while(check: Callable[[], Any]) -> Iterator[None]:
+    """Call `check` while something is compiled within the block: an error that it raises is not
+    kept waiting by the compilation, which goes on in its thread.
+    """
+    global _check
+    before, _check = _check, check
+    try:
+        yield
+    finally:
+        _check = before
+
+
 def options_name(platform: str) -> str:
     """Return what results are marked with whose times may be compared: `full`, `quick`, or "" for
     accelerators, which have no such options.
@@ -121,22 +139,24 @@ def options_name(platform: str) -> str:
 def compile_together(*tasks: Callable[[], Program] | None) -> tuple[list[Any], float]:
     """Compile several programs side by side, None for none.
 
-    An interrupt (KeyboardInterrupt) does not wait for compilations, which cannot be ended.
+    Neither an interrupt (KeyboardInterrupt) nor an error of `waiting_while` waits for compilations,
+    which cannot be ended.
 
     Returns: the programs, and the wall seconds that it took: 0 when all had been compiled before.
     """
     forget_when_crowded()
-    started, wait = time.perf_counter(), True
-    pool = ThreadPoolExecutor(max_workers=len(tasks))
+    started, abandoned = time.perf_counter(), True
+    pool = ThreadPoolExecutor(len(tasks), COMPILING)
     try:
         with without_collection():
             futures = [pool.submit(task) if task else None for task in tasks]
-            programs = [future.result() if future else None for future in futures]
-    except KeyboardInterrupt:
-        wait = False
-        raise
+            while wait(filter(None, futures), LOOK if _check else None).not_done:
+                if _check:
+                    _check()
+        abandoned = False
+        programs = [future.result() if future else None for future in futures]
     finally:
-        pool.shutdown(wait, cancel_futures=not wait)
+        pool.shutdown(wait=not abandoned, cancel_futures=abandoned)
     fresh = any(program.fresh for program in programs if program)
     return programs, since(started) if fresh else 0.0
 

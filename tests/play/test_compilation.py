@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, get_args
@@ -157,6 +158,27 @@ def test_what_no_clock_measures_is_always_compiled_quickly(kept):
         Run(AGENTS["Random"].agent(), protocol).prepare()
     efforts = {key[1].__name__: key[0] for key in kept if callable(key[1])}
     assert efforts == {"_draw_unit": "quick", "_play": "full"}
+
+
+@pytest.mark.parametrize("error", [TimeoutError, KeyboardInterrupt])
+def test_who_gives_up_does_not_wait_for_the_compiler(error):
+    end, looks = threading.Event(), iter([None, error])
+
+    def check() -> None:
+        if wrong := next(looks):
+            raise wrong
+
+    def compiled() -> compilation.Program:
+        assert end.wait(60)
+        return compilation.Program(double, 1, fresh=True)
+
+    with pytest.raises(error), compilation.waiting_while(check):
+        compilation.compile_together(None, compiled)
+    assert any(one.name.startswith("compiling") for one in threading.enumerate())
+    end.set()
+    with compilation.waiting_while(lambda: None):
+        (program, nothing), _ = compilation.compile_together(compiled, None)
+    assert program.call is double and nothing is None
 
 
 def test_the_effort_holds_within_its_block(monkeypatch):
