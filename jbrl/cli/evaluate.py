@@ -223,11 +223,13 @@ def _short(comparison: "Comparison") -> "pd.DataFrame":
     """Return the columns that fit a terminal, means with their intervals."""
     from jbrl.report.text import decimals_for, score_text
     from jbrl.stats.labels import parameters_text
+    from jbrl.stats.published.castronovo2016 import ABSENT
 
     table = comparison.table
     if "z" in table:  # beside the means of Jordan et al. 2020
         return table.round(3)
     if comparison.candidates is not None:
+        table = table[table["verdict"] != ABSENT]  # the note counts them
         columns = {"ours": ("mean", "ci95"), "published": ("published", "published_ci95")}
         texts = {
             c: [score_text(m, h, 2) for m, h in zip(table[a], table[b], strict=True)]

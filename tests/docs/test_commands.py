@@ -57,7 +57,7 @@ SLOW = re.compile(
     r"|evaluate out/quick --html$|bsuite (score|report) experiments/published"
     r"|compare (out/paper-cpu|experiments/(published/(paper-c|jordan)|evaluation/resimulated))"
     r"|run experiments/(bsuite|complete|deep|jordan|paper-cells|sensitivity|suite|trained)"
-    r"\S*\.toml)"
+    r"\S*\.toml(?! --out out/cells))"
 )
 # Commands that do not run here, and why: none of these is in `CHEAP` or `SLOW` as well.
 LEFT_OUT = {
@@ -68,9 +68,11 @@ LEFT_OUT = {
     r"subset report": "a search for each of many resamples: tests/test_subset_cli.py",
     r"bound": "minutes: tests/bayes_optimal/test_bracket.py",
     r"choose": "minutes: tests/test_choose.py",
+    r"(.*out/cells|run docs/examples|subset search experiments/suite|subset predict three|evaluate "
+    r"experiments/evaluation/resimulated.parquet$)": "tests/docs/test_walks.py",
     r"sensitivity": "needs a study with drawn parameters: tests/test_subset_cli.py",
     r"compare out/jordan-cpu": "needs the results of hours: tests/test_jordan_study.py",
-    r"evaluate (out/complete|experiments/evaluation)": "minutes: tests/test_evaluate.py",
+    r"evaluate (out/complete|experiments/evaluation.*--html)": "minutes: tests/test_evaluate.py",
     r"formulas F[46]": "minutes: tests/agents/opps/test_formulas.py",
     r"(doctor|policy)": "tests/test_cli.py",
     r"status .*--watch": "waits for the end of a study: tests/study/slurm/test_status.py",

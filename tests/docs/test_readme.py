@@ -1,9 +1,6 @@
 """The front page: one screen, its table is that of the kept scores, and links lead somewhere."""
 
-import os
 import re
-import subprocess
-import sys
 
 import pandas as pd
 import pytest
@@ -114,23 +111,7 @@ def test_links_lead_somewhere(page):
 
 def test_the_sweep_on_its_page_uses_public_names_only():
     script = (ROOT / "experiments" / "sweep.py").read_text(encoding="utf-8")
-    page = (ROOT / "docs" / "one-program.md").read_text(encoding="utf-8")
-    assert "{literalinclude} ../experiments/sweep.py" in page
+    page = (ROOT / "docs" / "quickstart.md").read_text(encoding="utf-8")
+    assert "python experiments/sweep.py" in page
     imported = re.findall(r"^(?:import|from) (jbrl\S*)", script + page, re.MULTILINE)
     assert set(imported) == {"jbrl", "jbrl.agents"}
-
-
-@pytest.mark.slow
-def test_the_sweep_runs(tmp_path):
-    done = subprocess.run(
-        [sys.executable, str(ROOT / "experiments" / "sweep.py"), "4", "sweep.png"],
-        capture_output=True,
-        text=True,
-        timeout=300,
-        cwd=tmp_path,
-        env={**os.environ, "MPLBACKEND": "agg"},
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith("800 trajectories in ")
-    assert (tmp_path / "sweep.png").stat().st_size > 10_000
