@@ -335,6 +335,10 @@ def test_who_leads_by_chance_is_not_certified(n_candidates, certified):
     verdict = Verdict(course)
     verdict.bracket, verdict._bracketed = (0.0, 0.75), True
     assert verdict._is_certified() is certified
+    verdict.score = (0.5, 0.4, 0.6), 8
+    assert verdict._share() is None  # of a value that may be 0
+    verdict.bracket = (0.5, 0.8)
+    assert verdict._share() == (0.5, 1.0)
 
 
 @pytest.mark.slow

@@ -149,7 +149,9 @@ def test_a_file_of_returns_has_cells(csv_file: Path) -> None:
     assert (csv_file.parent / "report" / "compare.html").is_file()
 
 
-def test_two_studies(folder: Path, csv_file: Path, tmp_path: Path) -> None:
+def test_two_studies(
+    folder: Path, csv_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     result = call("compare", csv_file, "--to", folder, "--out", tmp_path)
     lines = [re.split(r"\s{2,}", line) for line in result.stdout.splitlines()]
     assert [line[-1] for line in lines[1:]] == ["agrees", "differs"] and {
@@ -162,6 +164,8 @@ def test_two_studies(folder: Path, csv_file: Path, tmp_path: Path) -> None:
     )
     assert told[1].startswith(f"47 only in {folder}: ") and told[1].endswith(", …")
     assert "Agents in both" in (tmp_path / "compare.html").read_text(encoding="utf-8")
+    monkeypatch.setattr("jbrl.comparison._SHOWN", 47)
+    assert call("compare", csv_file, "--to", folder).stderr.splitlines()[1][-1] != "…"
     same = call("compare", folder, "--to", folder)
     assert "(identical: 49)" in same.stderr
 

@@ -223,6 +223,14 @@ def test_what_is_seen_is_counted():
     np.testing.assert_array_equal(after.counts - before.counts, change)
 
 
+def test_the_trees_of_a_decision_share_its_trajectories(monkeypatch):
+    seen, state = [], BFS3().reset(KEY, prior())
+    monkeypatch.setattr(bfs3, "resampled", lambda decision, _: seen.append(decision.limits))
+    for trajectories, samples in ((12, 3), (2, 3)):
+        BFS3(trajectories, samples, 2)._values(jax.random.key_data(KEY), state, jnp.int32(0))
+    assert [int(each.trajectories) for each in seen] == [4, 1]
+
+
 def test_budgets_beyond_memory_are_refused_before_compilation():
     agent = BFS3(10**6, 2, 10**4)
     state = agent.reset(KEY, prior())

@@ -317,6 +317,9 @@ def test_each_environment_is_a_predictor_and_is_predicted():
             np.testing.assert_allclose(found, [sse, r2, adjusted], rtol=1e-9, atol=1e-9)
             assert row["tss"] == pytest.approx(tss) and row["n"] == 12
             assert row[f"cv_r2_{suffix}"] == 1 if j in (0, 2) else row[f"cv_r2_{suffix}"] < r2
+    a[:, 5] = a[0, 5]  # nothing to explain
+    (last,) = per_environment(prepared, (0, 2), Folds(K)).tail(1).to_dict("records")
+    assert last["tss"] == 0 and np.isnan([last["r2_intercept"], last["sse_no_intercept"]]).all()
 
 
 @pytest.mark.parametrize("intercept", [False, True])
