@@ -12,10 +12,9 @@ import pandas as pd
 from jbrl.base.bsuite_sweep import EXPERIMENTS, SWEEP, TAGS, TESTING
 from jbrl.bsuite_logs import read_places
 from jbrl.report import bsuite_figures
-from jbrl.report.axes import Drawing
+from jbrl.report.axes import Drawing, styles
 from jbrl.report.bsuite_figures import in_words
 from jbrl.report.html import alone
-from jbrl.report.style import styles
 from jbrl.stats.bsuite import curves, scores
 from jbrl.stats.bsuite.logs import Logs
 

@@ -37,7 +37,7 @@ from jbrl.environments.environment import as_arrays, drawn  # noqa: E402
 from jbrl.environments.pinball import MAPS, Ball, Pinball, PinballState, read_map  # noqa: E402  # noqa: E402
 from jbrl.environments.spec import Episodes  # noqa: E402
 from jbrl.problems.lookup import problem  # noqa: E402
-from jbrl.report.style import COLOURS, FAINT, INK, LOOK  # noqa: E402
+from jbrl.report.axes import COLOURS, FAINT, INK, LOOK  # noqa: E402
 from jbrl.rollout.contract import Agent  # noqa: E402
 from jbrl.rollout.episodes import Lane, Rules, play_lifetime  # noqa: E402
 

@@ -20,10 +20,9 @@ sys.path.insert(0, str(ROOT))
 import jbrl  # noqa: E402
 from experiments import jordan_kept, jordan_ranking  # noqa: E402
 from jbrl.report import evaluation_figures as figures  # noqa: E402
-from jbrl.report.axes import Drawing  # noqa: E402
+from jbrl.report.axes import Drawing, styles  # noqa: E402
 from jbrl.report.html import alone  # noqa: E402
 from jbrl.report.sensitivity import sensitivity as sensitivity_figure  # noqa: E402
-from jbrl.report.style import styles  # noqa: E402
 from jbrl.stats import sensitivity  # noqa: E402
 from jbrl.stats.evaluation.ranking import Evaluation, Options, evaluate  # noqa: E402
 from jbrl.stats.evaluation.samples import samples_of  # noqa: E402

@@ -17,7 +17,7 @@ import numpy as np
 import pandas as pd
 
 import jbrl
-from jbrl.report.style import COLOURS, INK, LOOK, ORACLE, SYMBOLS
+from jbrl.report.axes import COLOURS, INK, LOOK, ORACLE, SYMBOLS
 from jbrl.stats.table import summarise
 
 PAIRS = {

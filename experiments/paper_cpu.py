@@ -29,8 +29,8 @@ import jbrl  # noqa: E402
 from experiments import castronovo2016 as whole  # noqa: E402
 from jbrl.comparison import read  # noqa: E402
 from jbrl.report import bounds, comparison, figures  # noqa: E402
+from jbrl.report.axes import LOOK, styles  # noqa: E402
 from jbrl.report.sections import Section, sections  # noqa: E402
-from jbrl.report.style import LOOK, styles  # noqa: E402
 from jbrl.report.text import score_text  # noqa: E402
 from jbrl.stats.published import castronovo2016 as published  # noqa: E402
 from jbrl.stats.published.castronovo2016 import MISPRINT, OTHER  # noqa: E402

@@ -19,7 +19,7 @@ import matplotlib.pyplot as plt
 import pandas as pd
 
 import jbrl
-from jbrl.report.style import COLOURS, INK, LOOK, SYMBOLS
+from jbrl.report.axes import COLOURS, INK, LOOK, SYMBOLS
 from jbrl.stats.brackets import Bracket, digests_of_tests, find
 
 ROOT = Path(__file__).parents[1]

@@ -16,7 +16,7 @@ import pandas as pd
 import jbrl
 from jbrl.problems.problem import DirichletProblem
 from jbrl.problems.wrong import total_variation
-from jbrl.report.style import styles
+from jbrl.report.axes import styles
 from jbrl.report.wrong_priors import best, curves
 from jbrl.stats.wrong_priors import granted_loss, kept, wrongness
 

@@ -17,10 +17,9 @@ from jbrl.stats.evaluation import EvaluateOptions
 from jbrl.stats.evaluation.ranking import Evaluation
 from jbrl.stats.evaluation.ranking import evaluate as evaluate_samples
 from jbrl.stats.evaluation.samples import Effort, Samples, check_effort, effort, samples_of
-from jbrl.stats.labels import agent_names, oracles_of
 from jbrl.stats.score_files import read_companion, read_score_table
 from jbrl.stats.score_table import SCORE_TABLE, check_score_table, restrict, together
-from jbrl.stats.table import check_columns
+from jbrl.stats.table import agent_names, check_columns, oracles_of
 
 if TYPE_CHECKING:  # subsets need JAX, evaluations mostly do not
     from jbrl.stats.subset.preparation import Preparation

@@ -27,7 +27,7 @@ from jbrl.stats.bsuite.logs import (
     read_folder,
     write_folder,
 )
-from jbrl.stats.labels import agent_names
+from jbrl.stats.table import agent_names
 
 MANIFEST = "study.json"
 PARQUET = (".parquet", ".pq")

@@ -14,10 +14,9 @@ from jbrl.base.schema import RETURNS
 from jbrl.results import Results
 from jbrl.stats import two_studies
 from jbrl.stats.brackets import digests_of_tests
-from jbrl.stats.labels import lifetimes_of
 from jbrl.stats.published import castronovo2016, jordan2020
 from jbrl.stats.score_files import read_score_table
-from jbrl.stats.table import check_columns
+from jbrl.stats.table import check_columns, lifetimes_of
 from jbrl.stats.two_studies import PAIR, Comparison
 from jbrl.study.storage.archive import UNIT
 

@@ -21,9 +21,20 @@ from matplotlib.figure import Figure
 from jbrl.base.errors import JbrlError, nearest, shown
 from jbrl.base.notebook import running
 from jbrl.report import figures
-from jbrl.report.axes import HATCH, WIDTH, Drawing, duration_ticks, interval, mark, rows_figure
+from jbrl.report.axes import (
+    COLOURS,
+    HATCH,
+    LOOK,
+    WIDTH,
+    Drawing,
+    Style,
+    duration_ticks,
+    interval,
+    mark,
+    rows_figure,
+    styles,
+)
 from jbrl.report.sections import Section
-from jbrl.report.style import COLOURS, LOOK, Style, styles
 from jbrl.stats.time_bounds import winners_by_bound
 
 TIMES = {

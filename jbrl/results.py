@@ -14,8 +14,7 @@ import pandas as pd
 from jbrl.base.errors import JbrlError
 from jbrl.base.schema import AGENT
 from jbrl.stats.brackets import of_experiments, with_digests
-from jbrl.stats.labels import agent_names, named_of, oracles_of
-from jbrl.stats.table import check_returns, factor95, summarise
+from jbrl.stats.table import agent_names, check_returns, factor95, named_of, oracles_of, summarise
 from jbrl.study.storage.archive import Archive, write_archive
 from jbrl.study.storage.store import Store
 from jbrl.study.storage.tables import ALONE, LATENCY, PROCESSOR, SPREADS, Outcomes

@@ -11,9 +11,8 @@ import pytest
 from typer.testing import Result
 
 import jbrl
-from jbrl.report.axes import labels_of
+from jbrl.report.axes import labels_of, styles
 from jbrl.report.evaluation_figures import quantiles, weights
-from jbrl.report.style import styles
 from jbrl.results import Results
 from jbrl.stats.evaluation.metrics import metrics, performance_profiles, probability_of_improvement
 from jbrl.stats.evaluation.ranking import AGGREGATE

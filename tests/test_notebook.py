@@ -17,7 +17,7 @@ from jbrl.base.errors import JbrlError
 from jbrl.play.protocol import Played
 from jbrl.problems.lookup import problem
 from jbrl.report import sections
-from jbrl.report.style import styles
+from jbrl.report.axes import styles
 from tests.report import synthetic
 
 

@@ -11,8 +11,7 @@ import typer
 
 from jbrl.base.errors import JbrlError
 from jbrl.cli import bsuite, catalogue, rank, results, subset
-from jbrl.cli.bound import bound
-from jbrl.cli.choose import choose, policy
+from jbrl.cli.choose import bound, choose, policy
 from jbrl.cli.doctor import doctor
 from jbrl.cli.evaluate import compare, evaluate
 from jbrl.cli.options import PlainGroup, add_commands, group_of

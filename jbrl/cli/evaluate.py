@@ -222,8 +222,8 @@ def compare(
 def _short(comparison: "Comparison") -> "pd.DataFrame":
     """Return the columns that fit a terminal, means with their intervals."""
     from jbrl.report.text import decimals_for, score_text
-    from jbrl.stats.labels import parameters_text
     from jbrl.stats.published.castronovo2016 import ABSENT
+    from jbrl.stats.table import parameters_text
 
     table = comparison.table
     if "z" in table:  # beside the means of Jordan et al. 2020

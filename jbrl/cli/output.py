@@ -150,7 +150,7 @@ def readable(table: "pd.DataFrame", units: "pd.DataFrame") -> "pd.DataFrame":
     Args:
       units: of the study.
     """
-    from jbrl.stats.labels import parameters_text, varied
+    from jbrl.stats.table import parameters_text, varied
 
     shown = {name: varied(rows["parameters"]) or [] for name, rows in units.groupby("algorithm")}
     for who, parameters in (("algorithm", "parameters"), ("other", "other_parameters")):

@@ -79,8 +79,8 @@ def rank(
 
 def _experiments(results: "Results", names: list[str], best_per_algorithm: bool) -> list["Paired"]:
     """Return the agents of the experiments asked for, or of all."""
-    from jbrl.stats.labels import oracles_of
     from jbrl.stats.paired_bootstrap import pair
+    from jbrl.stats.table import oracles_of
 
     known = results.units["experiment"].unique()
     returns = _only(results.returns, "experiment", names, known, "unknown experiment '{}'")
@@ -230,7 +230,7 @@ def sensitivity(
     if table == "tuning":
         from jbrl.report.sensitivity import write_tuning
         from jbrl.results import Results
-        from jbrl.stats.tuning import MEASURES
+        from jbrl.stats.sensitivity import MEASURES
 
         gains = _tuning(Results(folder), experiment or [], algorithm or [], seed)
         texts = {name: _interval(gains, name) for name in MEASURES}
@@ -257,8 +257,8 @@ def _tuning(
     results: "Results", experiments: list[str], algorithms: list[str], seed: int
 ) -> "pd.DataFrame":
     """Return the gain by settings for each experiment; oracles do not count."""
-    from jbrl.stats.labels import oracles_of
-    from jbrl.stats.tuning import tuning
+    from jbrl.stats.sensitivity import tuning
+    from jbrl.stats.table import oracles_of
 
     returns = results.returns[~results.returns["algorithm"].isin(oracles_of(results.manifest))]
     message = "unknown experiment '{}'"

@@ -172,7 +172,7 @@ def scores(
     """
     from jbrl.results import Results
     from jbrl.stats.brackets import of_experiments, with_digests, with_shares
-    from jbrl.stats.labels import oracles_of
+    from jbrl.stats.table import oracles_of
 
     results = Results(folder)
     table = _with_rules(results) if format in ("table", "md") else results.scores

@@ -18,9 +18,9 @@ from scipy import ndimage
 
 from jbrl.base.errors import JbrlError
 from jbrl.report import axes as parts
+from jbrl.report.axes import FAINT, INK, PAPER, Style
 from jbrl.report.figures import ONE_ALGORITHM, figure
 from jbrl.report.sections import Section
-from jbrl.report.style import FAINT, INK, PAPER, Style
 from jbrl.report.text import listing
 from jbrl.stats.time_bounds import winners_map
 

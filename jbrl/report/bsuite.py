@@ -16,13 +16,12 @@ from jbrl.base.bsuite_sweep import EXPERIMENTS, SWEEP, TAGS, Experiment
 from jbrl.base.files import writing
 from jbrl.report import bsuite_figures as figures
 from jbrl.report import content as doc
-from jbrl.report.axes import Drawing, Styles
+from jbrl.report.axes import Drawing, Styles, styles
 from jbrl.report.bsuite_figures import in_words
 from jbrl.report.files import write_document
-from jbrl.report.style import styles
 from jbrl.report.text import ABSENT, count, listing
 from jbrl.stats.bsuite import curves, scores
-from jbrl.stats.bsuite.ceilings import ceiling
+from jbrl.stats.bsuite.curves import ceiling
 from jbrl.stats.bsuite.logs import Logs
 from jbrl.stats.bsuite.measures import RELEASES
 

@@ -22,7 +22,7 @@ from matplotlib.patches import Patch
 
 from jbrl.base.bsuite_sweep import DEEP_SEA_SIZES, EXPERIMENTS, TAGS, TYPES, Experiment
 from jbrl.report import axes as parts
-from jbrl.report.style import COLOURS, FAINT, INK, PAPER, drawn
+from jbrl.report.axes import COLOURS, FAINT, INK, PAPER, drawn
 from jbrl.stats.bsuite.curves import SHOWN_SIZES, THRESHOLDS, optima
 from jbrl.stats.bsuite.measures import BASE
 

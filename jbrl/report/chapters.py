@@ -18,11 +18,10 @@ from jbrl.base.errors import JbrlError, nearest
 from jbrl.base.files import writing
 from jbrl.report import content as doc
 from jbrl.report import strategies, wrong_priors
-from jbrl.report.axes import Drawing
+from jbrl.report.axes import Drawing, Style, styles
 from jbrl.report.figures import FIGURES, Part, metric_blocks
 from jbrl.report.files import RENDERERS, Form, write_document
 from jbrl.report.sections import BASELINE, Metrics, Section, lengths_differ, no_metrics, sections
-from jbrl.report.style import Style, styles
 from jbrl.report.tables import FILES, all_agents, best_agents, overview, winners, write_tables
 from jbrl.report.text import (
     EPISODES,
@@ -36,7 +35,7 @@ from jbrl.report.text import (
     shared,
 )
 from jbrl.stats.brackets import of_experiments
-from jbrl.stats.labels import named_of, oracles_of, parameters_text
+from jbrl.stats.table import named_of, oracles_of, parameters_text
 from jbrl.stats.time_bounds import Contest, winners_by_bound
 
 Chain = list[tuple[float, str]]  # online bounds from which on an algorithm is taken, seconds

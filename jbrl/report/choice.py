@@ -9,17 +9,19 @@ from matplotlib.figure import Figure
 
 from jbrl.report.axes import (
     DASHED,
+    INK,
     WIDTH,
     Drawing,
     Styles,
+    drawn,
     duration_ticks,
     legend,
     legend_height,
     line_look,
     log_ticks,
+    styles,
 )
 from jbrl.report.content import Chapter, Document, Facts, Paragraph, Plot, table
-from jbrl.report.style import INK, drawn, styles
 from jbrl.report.text import seconds_text
 
 PLOT_HEIGHT = 2.8  # inches, legend apart

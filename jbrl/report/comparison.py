@@ -13,12 +13,10 @@ from matplotlib.lines import Line2D
 
 from jbrl.base.files import writing
 from jbrl.report import content as doc
-from jbrl.report.axes import Drawing, interval
+from jbrl.report.axes import COLOURS, FAINT, INK, PAPER, Drawing, drawn, interval
 from jbrl.report.files import write_document
-from jbrl.report.style import COLOURS, FAINT, INK, PAPER, drawn
 from jbrl.report.text import ABSENT, decimals_for, score_text, slug
 from jbrl.stats import brackets, two_studies
-from jbrl.stats.labels import parameters_text
 from jbrl.stats.published.castronovo2016 import ABSENT as NOT_PLAYED
 from jbrl.stats.published.castronovo2016 import (
     BEST,
@@ -31,6 +29,7 @@ from jbrl.stats.published.castronovo2016 import (
     VERDICTS,
     cells,
 )
+from jbrl.stats.table import parameters_text
 from jbrl.stats.two_studies import Comparison
 
 STANDINGS: dict[str, doc.Standing] = {  # how a verdict looks

@@ -14,8 +14,7 @@ from importlib import resources
 from typing import Any, Literal
 
 from jbrl import __version__
-from jbrl.report.axes import Drawing
-from jbrl.report.style import Style
+from jbrl.report.axes import Drawing, Style
 
 # of a cell: "near" is almost as good as "best", "bad" was not done or fails, "none" is empty
 Standing = Literal["", "best", "tied", "near", "oracle", "bad", "quiet", "none"]

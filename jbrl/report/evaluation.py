@@ -10,10 +10,9 @@ import pandas as pd
 from jbrl.base.files import writing
 from jbrl.report import content as doc
 from jbrl.report import evaluation_figures as figures
-from jbrl.report.axes import Styles
+from jbrl.report.axes import Styles, styles
 from jbrl.report.files import save, write_document
 from jbrl.report.latex import fragment
-from jbrl.report.style import styles
 from jbrl.report.text import ABSENT, count, decimals_for, slug
 from jbrl.stats.evaluation.ranking import Evaluation, decisive_ends, significant
 

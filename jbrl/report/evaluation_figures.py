@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from jbrl.report import axes as parts
-from jbrl.report.style import COLOURS, FAINT, INK, Style, drawn
+from jbrl.report.axes import COLOURS, FAINT, INK, Style, drawn
 from jbrl.stats.evaluation.propagation import half_widths
 from jbrl.stats.evaluation.ranking import Evaluation
 from jbrl.stats.evaluation.samples import Samples

@@ -30,10 +30,9 @@ from matplotlib.lines import Line2D
 from jbrl.base.errors import JbrlError, nearest
 from jbrl.base.schema import MetricFigure
 from jbrl.report import axes as parts
-from jbrl.report.axes import Drawing, Floats, Styles, interval, rows_figure
+from jbrl.report.axes import INK, ORACLE, Drawing, Floats, Styles, drawn, interval, rows_figure
 from jbrl.report.content import Block, Cell, Column, Plot, table
 from jbrl.report.sections import BASELINE, Section
-from jbrl.report.style import INK, ORACLE, drawn
 from jbrl.report.text import ABSENT, MDPS, decimals_for, score_text, seconds_text, slug
 from jbrl.stats.paired_bootstrap import RESAMPLES, draw_counts, pair, resampled
 from jbrl.stats.paired_test import critical_value, fractions

@@ -10,8 +10,8 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from jbrl.report import html, latex, markdown
+from jbrl.report.axes import LOOK
 from jbrl.report.content import Document
-from jbrl.report.style import LOOK
 
 Form = Literal["html", "latex", "markdown"]
 # ending, renderer, and ending of the figures beside it, none where the page has them inside

@@ -16,8 +16,8 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 from matplotlib.figure import Figure
 
+from jbrl.report.axes import LOOK, variable
 from jbrl.report.content import Block, Cell, Chapter, Document, Heading, Plot, Sentence
-from jbrl.report.style import LOOK, variable
 
 _STYLE = r' style="([^"]*)"'
 MANY = 8  # elements with the same style from which on it gets a name

@@ -13,9 +13,8 @@ from jbrl.base.errors import JbrlError
 from jbrl.base.schema import AGENT, RETURNS
 from jbrl.report.text import MDPS, Rules, Terms, count, decimals_for, listing, score_text, slug
 from jbrl.stats.brackets import Bracket
-from jbrl.stats.labels import parameters_text, varied
 from jbrl.stats.paired_test import best_and_tied, rank
-from jbrl.stats.table import check_columns, check_returns, rows_of
+from jbrl.stats.table import check_columns, check_returns, parameters_text, rows_of, varied
 from jbrl.stats.time_bounds import BUSY, CALL, SPREADS, Contest, busyness, resolved, stepped
 
 _TIMES = ("offline_seconds", "online_seconds", "latency_seconds", "compile_seconds")

@@ -13,13 +13,11 @@ from matplotlib.ticker import FixedLocator, NullLocator
 
 from jbrl.base.files import writing
 from jbrl.report import content as doc
-from jbrl.report.axes import DASHED, WIDTH, Drawing, Styles, symbol_look
+from jbrl.report.axes import DASHED, INK, WIDTH, Drawing, Style, Styles, drawn, styles, symbol_look
 from jbrl.report.files import write_document
-from jbrl.report.style import INK, Style, drawn, styles
 from jbrl.report.text import count, slug
-from jbrl.stats.labels import parameters_text, symbol, varied
-from jbrl.stats.sensitivity import CURVES, SHARES, WHO
-from jbrl.stats.tuning import MEASURES
+from jbrl.stats.sensitivity import CURVES, MEASURES, SHARES, WHO
+from jbrl.stats.table import parameters_text, symbol, varied
 
 WORDS = doc.prose("sensitivity")
 ACROSS = 2  # panels beside each other
@@ -48,8 +46,8 @@ def write_page(curves: pd.DataFrame, shares: pd.DataFrame, out: Path) -> Path:
 
 
 def write_tuning(gains: pd.DataFrame, out: Path) -> Path:
-    """Write `index.html` and `tuning.csv`; `gains` is `jbrl.stats.tuning.tuning`, the rest as in
-    `write_page`.
+    """Write `index.html` and `tuning.csv`; `gains` is `jbrl.stats.sensitivity.tuning`, the
+    rest as in `write_page`.
     """
     blocks = (_gains(gains), doc.Paragraph((WORDS["tuning"],), "key"))
     report = doc.Document(

@@ -12,11 +12,9 @@ from typing import Any
 import pandas as pd
 
 from jbrl.report import content as doc
-from jbrl.report.axes import Drawing, Styles, interval, rows_figure
-from jbrl.report.style import drawn, styles
+from jbrl.report.axes import Drawing, Styles, drawn, interval, rows_figure, styles
 from jbrl.report.text import decimals_for, score_text, seconds_text, slug
-from jbrl.stats.labels import parameters_text, varied
-from jbrl.stats.table import few, is_training
+from jbrl.stats.table import few, is_training, parameters_text, varied
 
 WORDS = doc.prose("strategies")
 SEARCH = ["algorithm", "parameters", "seed"]  # columns that distinguish the searches on one prior

@@ -15,9 +15,8 @@ from matplotlib.ticker import LogLocator, NullLocator
 
 from jbrl.base.files import writing
 from jbrl.report import content as doc
-from jbrl.report.axes import WIDTH, Drawing, rows_figure
+from jbrl.report.axes import COLOURS, FAINT, INK, PAPER, WIDTH, Drawing, drawn, rows_figure
 from jbrl.report.files import write_document
-from jbrl.report.style import COLOURS, FAINT, INK, PAPER, drawn
 from jbrl.report.text import listing
 from jbrl.stats.subset import model
 from jbrl.stats.subset.robustness import Choice, pooled_r2

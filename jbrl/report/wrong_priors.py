@@ -8,9 +8,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from jbrl.report import content as doc
-from jbrl.report.axes import DASHED, WIDTH, Drawing, Styles, legend, line_look
+from jbrl.report.axes import DASHED, INK, WIDTH, Drawing, Styles, drawn, legend, line_look
 from jbrl.report.sections import BASELINE, Section
-from jbrl.report.style import INK, drawn
 from jbrl.stats.wrong_priors import kept, wrongness
 
 TITLE = "What a wrong prior costs"

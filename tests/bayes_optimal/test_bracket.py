@@ -15,7 +15,7 @@ from jbrl.bayes_optimal import bracket
 from jbrl.bayes_optimal import plan as plans
 from jbrl.bayes_optimal.plan import LEAST_MDPS, REPLICATIONS, Sizes, make_plan
 from jbrl.cli.app import app
-from jbrl.cli.bound import _lines
+from jbrl.cli.choose import _lines
 from jbrl.mdp.counts import Layers
 from jbrl.mdp.model import make_model
 from jbrl.problems.problem import DirichletProblem

@@ -14,8 +14,8 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from jbrl.base.bsuite_sweep import EXPERIMENTS, TAGS
 from jbrl.report import bsuite
 from jbrl.report import bsuite_figures as figures
+from jbrl.report.axes import PAPER, styles
 from jbrl.report.bsuite import document, write_report
-from jbrl.report.style import PAPER, styles
 from jbrl.stats.bsuite import curves, scores
 from jbrl.stats.bsuite.logs import Logs, merged
 from tests.report.test_html import Page

@@ -10,12 +10,12 @@ import pytest
 
 import jbrl
 from jbrl.report import sections
+from jbrl.report.axes import styles
 from jbrl.report.chapters import document, write_report
 from jbrl.report.content import Cell, Heading, Items, Paragraph, Plot, Span, Table
 from jbrl.report.strategies import LISTED
-from jbrl.report.style import styles
 from jbrl.report.text import seconds_text
-from jbrl.stats.labels import oracles_of
+from jbrl.stats.table import oracles_of
 from tests.report.synthetic import MANIFEST, study, undo
 from tests.report.synthetic import plain as text
 from tests.report.test_html import Page

@@ -11,10 +11,9 @@ from scipy.stats import binom
 
 import jbrl.report.chapters  # noqa: F401 (lists all figures)
 from jbrl.report import axes, bounds, figures, sections
-from jbrl.report.axes import Drawing
+from jbrl.report.axes import COLOURS, SYMBOLS, Drawing, styles
 from jbrl.report.figures import FIGURES
 from jbrl.report.html import inline
-from jbrl.report.style import COLOURS, SYMBOLS, styles
 from tests.report.synthetic import AGENTS, one_section, study
 
 KINDS = {kind.id: kind for kind in FIGURES}

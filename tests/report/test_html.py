@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from jbrl.report.chapters import write_report
-from jbrl.stats.labels import oracles_of
+from jbrl.stats.table import oracles_of
 from tests.report.synthetic import MANIFEST, study, undo
 
 ONE = [("GC", "GC", "GC")]

@@ -8,9 +8,9 @@ import pytest
 
 import jbrl
 from jbrl.base.schema import MetricFigure
+from jbrl.report.axes import styles
 from jbrl.report.figures import metric_blocks
 from jbrl.report.sections import sections
-from jbrl.report.style import styles
 from jbrl.report.text import Rules, rules_of
 from tests.report.synthetic import study
 

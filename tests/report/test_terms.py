@@ -5,10 +5,10 @@ uses for each the right words.
 import pytest
 
 from jbrl.report import sections, tables
+from jbrl.report.axes import styles
 from jbrl.report.chapters import document, write_report
 from jbrl.report.content import Facts, Items, Paragraph, Plot, Table
 from jbrl.report.figures import FIGURES
-from jbrl.report.style import styles
 from jbrl.report.text import EPISODES, MDPS, OTHERS, Rules, rules_of, shared
 from tests.report.synthetic import CHAIN, EPISODIC, GC, LEARNERS, MANIFEST, MIXED, SEA, study
 from tests.report.synthetic import plain as text

@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jbrl.report import text
-from jbrl.stats import labels
+from jbrl.stats import table
 
 
 @pytest.mark.parametrize(
@@ -62,12 +62,12 @@ def test_score():
 
 
 def test_parameters():
-    shown = labels.parameters_text('{"K": 500, "epsilon": 1e-06, "lazy": true}')
+    shown = table.parameters_text('{"K": 500, "epsilon": 1e-06, "lazy": true}')
     assert shown == "K = 500, ε = 1e-06, lazy = true"
-    assert labels.parameters_text('{"epsilon_0": 1.0, "sigma": 0.5}', ["sigma"]) == "σ = 0.5"
-    assert labels.parameters_text("{}") == ""
-    assert labels.parameters_text("by hand") == "by hand"
-    assert labels.parameters_text("[1]") == "[1]"
+    assert table.parameters_text('{"epsilon_0": 1.0, "sigma": 0.5}', ["sigma"]) == "σ = 0.5"
+    assert table.parameters_text("{}") == ""
+    assert table.parameters_text("by hand") == "by hand"
+    assert table.parameters_text("[1]") == "[1]"
 
 
 @pytest.mark.parametrize(
@@ -83,16 +83,16 @@ def test_parameters():
     ],
 )
 def test_symbols(name, words):
-    assert labels.symbol(name) == words
+    assert table.symbol(name) == words
 
 
 def test_only_parameters_that_vary_are_shown():
-    assert labels.varied(['{"a": 1, "b": 2}', '{"a": 1, "b": 3}']) == ["b"]
-    assert labels.varied(['{"a": 1}', '{"a": 1, "b": 3}']) == ["b"]
-    assert labels.varied(['{"a": 1}', '{"a": 1}']) is None
-    assert labels.varied(["no json", "either"]) is None
+    assert table.varied(['{"a": 1, "b": 2}', '{"a": 1, "b": 3}']) == ["b"]
+    assert table.varied(['{"a": 1}', '{"a": 1, "b": 3}']) == ["b"]
+    assert table.varied(['{"a": 1}', '{"a": 1}']) is None
+    assert table.varied(["no json", "either"]) is None
     # 1 and true are equal in Python and different as parameters.
-    assert labels.varied(['{"a": 1}', '{"a": true}']) == ["a"]
+    assert table.varied(['{"a": 1}', '{"a": true}']) == ["a"]
 
 
 @settings(max_examples=40)
@@ -112,5 +112,5 @@ def test_listing():
 
 def test_capacities_left_to_the_agent_are_not_told_unless_they_differ():
     parameters = '{"depth": 15, "max_depth": 0, "max_samples": 8}'
-    assert labels.parameters_text(parameters) == "depth = 15, max_samples = 8"
-    assert labels.parameters_text(parameters, ["max_depth"]) == "max_depth = 0"
+    assert table.parameters_text(parameters) == "depth = 15, max_samples = 8"
+    assert table.parameters_text(parameters, ["max_depth"]) == "max_depth = 0"

@@ -10,8 +10,7 @@ from jbrl.bsuite_logs import read_places
 from jbrl.environments.bsuite_tasks import arm_rewards
 from jbrl.environments.deep_sea import action_mapping
 from jbrl.report.bsuite import possible
-from jbrl.stats.bsuite.ceilings import ceiling, deep_sea_value
-from jbrl.stats.bsuite.curves import optima
+from jbrl.stats.bsuite.curves import ceiling, deep_sea_value, optima
 from jbrl.stats.bsuite.scores import setting_scores
 
 KEPT = Path(__file__).parents[2] / "experiments/published/bsuite/reference.parquet"

@@ -9,7 +9,7 @@ import pytest
 
 from jbrl.base.errors import JbrlError
 from jbrl.base.schema import RETURNS
-from jbrl.stats.tuning import tuning
+from jbrl.stats.sensitivity import tuning
 
 GRID = list(itertools.product([0.1, 0.2, 0.3], [1, 2], ["a"]))  # the last one never differs
 

@@ -7,9 +7,9 @@ import pytest
 from jbrl.base.errors import JbrlError
 from jbrl.problems.lookup import problem
 from jbrl.problems.wrong import total_variation
+from jbrl.report.axes import styles
 from jbrl.report.chapters import document
 from jbrl.report.sections import sections
-from jbrl.report.style import styles
 from jbrl.stats.wrong_priors import granted_loss, kept, wrongness
 from tests.report.synthetic import study
 

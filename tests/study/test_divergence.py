@@ -18,7 +18,7 @@ from jbrl.cli.app import app
 from jbrl.play import experiment
 from jbrl.play.protocol import Chunk, played
 from jbrl.report import sensitivity as page_of_parameters
-from jbrl.report.style import Style
+from jbrl.report.axes import Style
 from jbrl.stats import sensitivity
 from jbrl.study.resume import check_returns
 

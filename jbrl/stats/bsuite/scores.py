@@ -20,7 +20,7 @@ import pandas as pd
 
 from jbrl.base.bsuite_sweep import EXPERIMENTS, SWEEP, TAGS
 from jbrl.base.errors import JbrlError
-from jbrl.stats.bsuite import ceilings
+from jbrl.stats.bsuite import curves
 from jbrl.stats.bsuite.logs import Logs, Run
 from jbrl.stats.bsuite.measures import RELEASES, AgentRuns, of_runs, played, regret, resampled
 from jbrl.stats.paired_test import rejected
@@ -122,10 +122,10 @@ def setting_scores(logs: Logs, release: str = RELEASES[0]) -> pd.DataFrame:
 
 
 def _beside_ceiling(bsuite_id: str, runs: list[Run]) -> dict[str, float]:
-    known = ceilings.ceiling(bsuite_id) or ceilings.Ceiling(np.nan, np.nan)
+    known = curves.ceiling(bsuite_id) or curves.Ceiling(np.nan, np.nan)
     episodes = np.mean([run.episodes for run in runs])
     values = (
-        np.mean([ceilings.mean_return(run) for run in runs]),
+        np.mean([curves.mean_return(run) for run in runs]),
         known.optimum,
         np.mean([regret(run)[-1] / run.episodes for run in runs]),
         known.least_regret / episodes,
