@@ -148,7 +148,8 @@ def drawings(found: pd.DataFrame, whole: Evaluation | None) -> Iterator[tuple[st
         rows = found[found["environment"] == name]
         if rows["algorithm"].nunique() > 1:
             samples = samples_of(jordan2020.known(rows))
-            yield f"quantiles-{name}", figures.quantiles(samples, 0, BOOTSTRAP.delta, looks)
+            drawing = figures.curves(samples, 0, BOOTSTRAP.delta, looks, quantiles=True)
+            yield f"quantiles-{name}", drawing
     for environment, algorithm in SENSITIVE:
         trials = found[(found["environment"] == environment) & (found["algorithm"] == algorithm)]
         if len(trials):

@@ -27,8 +27,9 @@ sys.path.insert(0, str(ROOT))
 
 import jbrl  # noqa: E402
 from experiments import castronovo2016 as whole  # noqa: E402
+from experiments import winner_panels  # noqa: E402
 from jbrl.comparison import read  # noqa: E402
-from jbrl.report import bounds, comparison, figures  # noqa: E402
+from jbrl.report import comparison, figures  # noqa: E402
 from jbrl.report.axes import LOOK, styles  # noqa: E402
 from jbrl.report.sections import Section, sections  # noqa: E402
 from jbrl.report.text import score_text  # noqa: E402
@@ -215,7 +216,7 @@ def drawn(results: jbrl.Results, found: Comparison) -> dict[str, Image.Image]:
     kinds: dict[str, Callable] = {
         "online": figures.score_against_online_time,
         "offline": figures.score_against_offline_time,
-        "bounds": bounds.best_under_bounds,
+        "bounds": winner_panels.best_under_bounds,
     }
     for name, draw in kinds.items():
         drawings = [(part.name, draw(part, look)) for part in parts]

@@ -12,13 +12,13 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+from scipy.special import gammaln
 
 import jbrl
+from jbrl.mdp.dirichlet import DirichletMDPs
 from jbrl.problems.problem import DirichletProblem
-from jbrl.problems.wrong import total_variation
 from jbrl.report.axes import styles
-from jbrl.report.wrong_priors import best, curves
-from jbrl.stats.wrong_priors import granted_loss, kept, wrongness
+from jbrl.report.wrong_priors import best, curves, kept, wrongness
 
 ROOT = Path(__file__).parents[1]
 KEPT = ROOT / "experiments/published/wrong-priors"
@@ -48,6 +48,58 @@ def distances(results: jbrl.Results) -> pd.DataFrame:
         kinds = [kind] if kind else list(SHOWN)
         rows += [(test, one, degree, distance, loss) for one in kinds]
     return pd.DataFrame(rows, columns=["test", "kind", "degree", "distance", "loss"])
+
+
+def total_variation(
+    right: DirichletMDPs, wrong: DirichletMDPs, draws: int = 20_000, seed: int = 0
+) -> tuple[float, float]:
+    """Estimate the total-variation distance of two distributions over MDPs.
+
+    It is 1 where a row has other possible successors: what one distribution draws, the other never
+    does. Else it is the mean over MDPs of the first, max(0, 1 - ratio of the densities), whose
+    logarithm is known in closed form.
+
+    Returns: the mean over `draws` MDPs, in [0, 1], and its standard error; (0, 0) and (1, 0) are
+      exact.
+    """
+    pairs = [np.asarray(m.concentrations, np.float64) for m in (right, wrong)]
+    p, q = (c.reshape(-1, c.shape[-1]) for c in pairs)
+    if ((p > 0) != (q > 0)).any():
+        return 1.0, 0.0
+    rng = np.random.default_rng(seed)
+    ratio = np.zeros(draws)  # log of the wrong density over the right one
+    differ = ((p != q).any(-1)) & ((p > 0).sum(-1) > 1)
+    if not differ.any():
+        return 0.0, 0.0
+    for a, b in zip(p[differ], q[differ], strict=True):
+        a, b = a[a > 0], b[a > 0]
+        ratio += gammaln(b.sum()) - gammaln(b).sum() - gammaln(a.sum()) + gammaln(a).sum()
+        # logarithms of gamma variables, which small concentrations do not underflow
+        logs = np.log(rng.standard_gamma(a + 1, (draws, len(a))))
+        logs -= rng.standard_exponential((draws, len(a))) / a
+        logs -= np.logaddexp.reduce(logs, axis=1, keepdims=True)
+        ratio += logs @ (b - a)
+    lost = -np.expm1(np.minimum(ratio, 0))
+    return float(lost.mean()), float(lost.std(ddof=1) / np.sqrt(draws))
+
+
+def granted_loss(distance: float, discount: float, horizon: int, width: float) -> float:
+    """Return what posterior sampling at each decision can lose by a wrong prior, at most.
+
+    Simchowitz et al. 2021: posteriors given the same history differ, on average, by no more than
+    twice the total-variation distance of the priors, and each decision adds that to the distance of
+    the histories of the two agents. Undiscounted, the sum is horizon (horizon + 1) distance width.
+
+    Args:
+      distance: total-variation distance of the two priors.
+      horizon: decisions.
+      width: greatest less smallest reward.
+    """
+    power, loss = 1.0, 0.0
+    for decision in range(1, horizon + 1):
+        loss += power * width * min(1.0, 2 * distance * decision)
+        power *= discount
+    return loss
 
 
 def bounded(results: jbrl.Results) -> pd.DataFrame:

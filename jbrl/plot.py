@@ -30,7 +30,6 @@ from jbrl.report.axes import (
     Style,
     duration_ticks,
     interval,
-    mark,
     rows_figure,
     styles,
 )
@@ -177,14 +176,11 @@ def _scores(section: Section, looks: dict[str, Style], *, everyone: bool = False
         raise JbrlError(f"experiment '{section.name}': nothing has a score yet")
     with mpl.rc_context(LOOK):
         figure, axes = rows_figure(rows["label"])
+        drawing = Drawing(figure)
         for y, (index, row) in enumerate(rows.iterrows()):
-            style, low, high = (
-                looks[row["algorithm"]],
-                row["mean"] - row["ci95"],
-                row["mean"] + row["ci95"],
-            )
-            interval(axes, y, low, high, colors=style.colour)
-            mark(axes, row["mean"], y, style, f"mark-{index}")
+            style, mean, half = looks[row["algorithm"]], row["mean"], row["ci95"]
+            interval(axes, y, mean - half, mean + half, colors=style.colour)
+            drawing.mark(axes, (mean, y), style, f"mark-{index}", "")
         axes.set_xlabel(section.terms.mean)
     return figure
 

@@ -12,7 +12,7 @@ from typer.testing import Result
 
 import jbrl
 from jbrl.report.axes import labels_of, styles
-from jbrl.report.evaluation_figures import quantiles, weights
+from jbrl.report.evaluation_figures import curves, weights
 from jbrl.results import Results
 from jbrl.stats.evaluation.metrics import metrics, performance_profiles, probability_of_improvement
 from jbrl.stats.evaluation.ranking import AGGREGATE
@@ -307,7 +307,7 @@ def test_many_long_names_fit_into_the_figures(tmp_path):
     labels = labels_of([*names, "x" * 90 + "1", "x" * 90 + "2"], 34, 1)
     assert len(set(labels)) == len(labels) and max(map(len, labels)) <= 38
     samples = samples_of(pd.DataFrame(rows, columns=["algorithm", "environment", "score"]))
-    drawn = quantiles(samples, 0, 0.05, styles(names)).figure
+    drawn = curves(samples, 0, 0.05, styles(names), quantiles=True).figure
     [axes] = drawn.axes
     assert axes.get_position().height * drawn.get_figheight() > 2.5  # inches
     drawn = weights(evaluate_samples(samples, ["pbp-t"])).figure

@@ -10,10 +10,9 @@ from numbers import Real
 from typing import Any
 
 import numpy as np
-from scipy.special import gammaln
 
 from jbrl.base.errors import JbrlError, nearest, shown
-from jbrl.mdp.dirichlet import DirichletMDPs, distribution
+from jbrl.mdp.dirichlet import distribution
 from jbrl.problems.families import unknown
 from jbrl.problems.problem import DirichletProblem, Problem, register_derived
 
@@ -104,36 +103,3 @@ def _without_last(right: np.ndarray, degree: float) -> np.ndarray:
     changed[*row, last] -= moved
     changed[*row, first] += moved
     return changed
-
-
-def total_variation(
-    right: DirichletMDPs, wrong: DirichletMDPs, draws: int = 20_000, seed: int = 0
-) -> tuple[float, float]:
-    """Estimate the total-variation distance of two distributions over MDPs.
-
-    It is 1 where a row has other possible successors: what one distribution draws, the other never
-    does. Else it is the mean over MDPs of the first, max(0, 1 - ratio of the densities), whose
-    logarithm is known in closed form.
-
-    Returns: the mean over `draws` MDPs, in [0, 1], and its standard error; (0, 0) and (1, 0) are
-      exact.
-    """
-    pairs = [np.asarray(m.concentrations, np.float64) for m in (right, wrong)]
-    p, q = (c.reshape(-1, c.shape[-1]) for c in pairs)
-    if ((p > 0) != (q > 0)).any():
-        return 1.0, 0.0
-    rng = np.random.default_rng(seed)
-    ratio = np.zeros(draws)  # log of the wrong density over the right one
-    differ = ((p != q).any(-1)) & ((p > 0).sum(-1) > 1)
-    if not differ.any():
-        return 0.0, 0.0
-    for a, b in zip(p[differ], q[differ], strict=True):
-        a, b = a[a > 0], b[a > 0]
-        ratio += gammaln(b.sum()) - gammaln(b).sum() - gammaln(a.sum()) + gammaln(a).sum()
-        # logarithms of gamma variables, which small concentrations do not underflow
-        logs = np.log(rng.standard_gamma(a + 1, (draws, len(a))))
-        logs -= rng.standard_exponential((draws, len(a))) / a
-        logs -= np.logaddexp.reduce(logs, axis=1, keepdims=True)
-        ratio += logs @ (b - a)
-    lost = -np.expm1(np.minimum(ratio, 0))
-    return float(lost.mean()), float(lost.std(ddof=1) / np.sqrt(draws))

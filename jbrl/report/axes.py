@@ -183,10 +183,19 @@ class Drawing:
         style: Style,
         gid: str,
         title: str,
-        **look: Any,
+        *,
+        scale: float = 1.0,
+        faint: bool = False,
+        full: bool = True,
     ) -> None:
-        """Draw one symbol with the text that the pointer shows; `look` as of `mark`."""
-        mark(axes, *place, style, gid, **look)
+        """Draw one symbol, to be found in the SVG under `gid`, with the text that the pointer
+        shows; hollow unless `full`.
+        """
+        look = symbol_look(style, 7.5 * scale, 0.6 if full else 1.1) | {"linestyle": "none"}
+        if not full:
+            look |= {"markerfacecolor": PAPER, "markeredgecolor": style.colour}
+        look |= {"alpha": 0.4, "zorder": 3} if faint else {"alpha": 1, "zorder": 4}
+        axes.plot(*([value] for value in place), gid=gid, clip_on=False, **look)
         self.titles[gid] = title
 
     def margins(self, left: float, bottom: float, top: float, **more: float) -> None:
@@ -212,27 +221,6 @@ def line_look(style: Style, k: int) -> dict[str, Any]:
     """Return the look of line number `k`, which differs from others without colour."""
     line = {"linewidth": 1.5, "linestyle": DASHES[k % len(DASHES)]}
     return symbol_look(style, 5, 0.4) | line
-
-
-def mark(
-    axes: Axes,
-    x: float,
-    y: float,
-    style: Style,
-    gid: str,
-    *,
-    scale: float = 1.0,
-    faint: bool = False,
-    full: bool = True,
-) -> None:
-    """Draw one symbol, to be found in the SVG under `gid`; hollow unless `full`."""
-    look = symbol_look(style, 7.5 * scale, 0.6 if full else 1.1)
-    if not full:
-        look |= {"markerfacecolor": PAPER, "markeredgecolor": style.colour}
-    alpha, zorder = (0.4, 3) if faint else (1, 4)
-    axes.plot(
-        [x], [y], gid=gid, alpha=alpha, linestyle="none", clip_on=False, zorder=zorder, **look
-    )
 
 
 def interval(

@@ -277,13 +277,11 @@ def _environment(evaluation: Evaluation, j: int, looks: Styles) -> doc.Chapter:
     weight = f"{100 * evaluation.point.q[j].sum():.1f}%"
     text = "Scores from **{low}** to **{high}**; weight in the aggregate **{weight}**."
     setup: doc.Sentence = doc.sentence(text, low=low, high=high, weight=weight)
-    quantiles = figures.quantiles(samples, j, delta, looks)
-    distributions = figures.distributions(samples, j, delta, looks)
-    blocks: list[doc.Block] = [
-        doc.Plot(f"{id}-quantiles", "Quantile functions", WORDS["quantiles"], quantiles),
-        doc.Plot(f"{id}-cdf", "Distribution functions", WORDS["cdf"], distributions),
-        _means(evaluation, j),
-    ]
+    blocks: list[doc.Block] = []
+    for kind, title in (("quantiles", "Quantile functions"), ("cdf", "Distribution functions")):
+        drawing = figures.curves(samples, j, delta, looks, quantiles=kind == "quantiles")
+        blocks.append(doc.Plot(f"{id}-{kind}", title, WORDS[kind], drawing))
+    blocks.append(_means(evaluation, j))
     if len(samples.environments) > MOST_OPEN:
         blocks = doc.folded("Curves and mean scores", blocks)
     blocks = [doc.Paragraph(setup, "setup"), *blocks]

@@ -123,40 +123,24 @@ def _cell(x: float, y: float, share: float, colour: str) -> mpl.patches.Rectangl
     return mpl.patches.Rectangle((x + 0.03, y + 0.06), 0.94, 0.88, **look)
 
 
-def quantiles(
-    samples: Samples, environment: int, delta: float, styles: parts.Styles
-) -> parts.Drawing:
-    """Draw quantile functions of an environment with their bands: the higher a curve, the better
-    (figure 4 of Jordan et al. 2020).
-    """
-    return _curves(samples, environment, delta, styles, swapped=True)
-
-
-def distributions(
-    samples: Samples, environment: int, delta: float, styles: parts.Styles
-) -> parts.Drawing:
-    """Draw distribution functions of an environment with their bands: the further right a curve,
-    the better.
-    """
-    return _curves(samples, environment, delta, styles, swapped=False)
-
-
 @drawn
-def _curves(
-    samples: Samples, environment: int, delta: float, styles: parts.Styles, *, swapped: bool
+def curves(
+    samples: Samples, environment: int, delta: float, styles: parts.Styles, *, quantiles: bool
 ) -> parts.Drawing:
+    """Draw distribution functions of an environment with their bands, the further right the better;
+    or quantile functions, the higher the better (figure 4 of Jordan et al. 2020).
+    """
     drawing, axes = _with_legend(samples.algorithms, styles)
     widths = half_widths(samples, delta)[:, environment]
     for i, name in enumerate(samples.algorithms):
         x, p = _thinned(samples, i, environment)
         below, above = np.maximum(0, p - widths[i]), np.minimum(1, p + widths[i])
-        fill = axes.fill_betweenx if swapped else axes.fill_between
+        fill = axes.fill_betweenx if quantiles else axes.fill_between
         fill(x, below, above, color=styles[name].colour, alpha=0.13, linewidth=0)
-        axes.plot(*((p, x) if swapped else (x, p)), **_curve(styles[name], 3 + 5 * i % 17, 18))
+        axes.plot(*((p, x) if quantiles else (x, p)), **_curve(styles[name], 3 + 5 * i % 17, 18))
     labels = ("probability", "score")
-    axes.set_xlabel(labels[not swapped])
-    axes.set_ylabel(labels[swapped])
-    (axes.set_xlim if swapped else axes.set_ylim)(0, 1)
+    axes.set(xlabel=labels[not quantiles], ylabel=labels[quantiles])
+    (axes.set_xlim if quantiles else axes.set_ylim)(0, 1)
     drawing.figure.subplots_adjust(left=parts.left_margin(axes, 0.13))
     return drawing
 

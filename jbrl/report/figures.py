@@ -146,8 +146,9 @@ def _score_against(
                 low, high = row["mean"] - row["ci95"], row["mean"] + row["ci95"]
                 parts.interval(axes, x, low, high, upright=True, colors=style.colour, **look)
             title = f"{row['label']}: {section.score(row)}, {seconds_text(row[column])}"
-            look = {"scale": 1.0 if best else 0.7, "faint": not best}
-            drawing.mark(axes, (x, row["mean"]), style, f"mark-{index}", title, **look)
+            place, scale = (x, row["mean"]), 1.0 if best else 0.7
+            gid = f"mark-{index}"
+            drawing.mark(axes, place, style, gid, title, scale=scale, faint=not best)
     axes.set_xlabel(name)
     axes.set_ylabel(section.terms.mean)
     top = parts.legend(drawing.figure, shown, styles)

@@ -24,7 +24,7 @@ FLAGS = (
     *("--window-size=1400,1000", "--virtual-time-budget=2000"),
 )
 KINDS = (
-    *("choice", "bounds", "online", "offline", "latency"),
+    *("choice", "online", "offline", "latency"),
     *("difference", "fraction", "distribution", "ranks"),
 )
 PROBE = """

@@ -10,6 +10,7 @@ from matplotlib.colors import to_hex
 from scipy.stats import binom
 
 import jbrl.report.chapters  # noqa: F401 (lists all figures)
+from experiments import winner_panels
 from jbrl.report import axes, bounds, figures, sections
 from jbrl.report.axes import COLOURS, SYMBOLS, Drawing, styles
 from jbrl.report.figures import FIGURES
@@ -52,7 +53,7 @@ def marks(text):
 
 def test_register():
     times, scores = ["online", "offline", "latency"], ["difference", "fraction", "distribution"]
-    assert list(KINDS) == [*times, *scores, "ranks", "choice", "bounds"]
+    assert list(KINDS) == [*times, *scores, "ranks", "choice"]
     assert all(kind.title and kind.caption.endswith((".", ").")) for kind in FIGURES)
 
 
@@ -163,7 +164,7 @@ def test_one_mdp(kind):
         assert why in reason(kind, section)
     else:
         text, _ = draw(kind, section)
-        assert marks(text) or kind in ("choice", "bounds")  # which have areas in place of marks
+        assert marks(text) or kind == "choice"  # which has areas in place of marks
 
 
 def test_latency_is_drawn_where_it_was_measured():
@@ -266,11 +267,10 @@ def test_time_ticks(low, high, ticks):
     assert axes._time_ticks(low, high) == pytest.approx(ticks)
 
 
-def test_the_map_of_bounds_shows_where_each_algorithm_wins():
-    _, drawing = draw("bounds", one_section(**BOUNDED))
+def test_panels_show_where_each_algorithm_wins_or_is_tied():
+    drawing = winner_panels.best_under_bounds(one_section(**BOUNDED), STYLES)
     panels = {p.get_title(loc="left"): p for p in drawing.figure.axes if p.get_visible()}
     assert list(panels) == ["Random", "e-Greedy", "BEB"]
-    assert drawing.note == ""
     light, whole = (
         {name: sum(map(area, p.collections[k].get_paths())) for name, p in panels.items()}
         for k in (0, 1)
@@ -321,19 +321,18 @@ def area(path):
 
 def test_few_rectangles_cover_exactly_the_cells():
     cells = np.random.default_rng(0).random((9, 7)) < 0.6
-    found = bounds._rectangles(cells, np.arange(8.0), np.arange(10.0))
+    found = bounds.rectangles(cells, np.arange(8.0), np.arange(10.0))
     covered = np.zeros_like(cells, int)
     for corners in found:
         (x0, y0), (x1, y1) = corners.min(0).astype(int), corners.max(0).astype(int)
         covered[y0:y1, x0:x1] += 1
     np.testing.assert_array_equal(covered, cells)
-    assert len(bounds._rectangles(np.ones((9, 7), bool), np.arange(8.0), np.arange(10.0))) == 1
+    assert len(bounds.rectangles(np.ones((9, 7), bool), np.arange(8.0), np.arange(10.0))) == 1
 
 
 @pytest.mark.parametrize(
     ("columns", "expected"),
     [
-        ({"offline_seconds": 0.0}, "no agent computes anything offline"),
         ({"online_seconds": np.nan}, "fewer than two algorithms have known times"),
         (
             {"offline_seconds": [0.0, np.nan, np.nan, np.nan, 1.0]},
@@ -342,11 +341,11 @@ def test_few_rectangles_cover_exactly_the_cells():
     ],
 )
 def test_without_times_to_tell_apart_there_is_no_map(columns, expected):
-    assert reason("bounds", one_section(**columns)).startswith(expected)
+    assert reason("choice", one_section(**columns)).startswith(expected)
 
 
 def test_the_map_leaves_out_whose_times_are_not_known():
-    _, drawing = draw("bounds", one_section(offline_seconds=[0.0, 1.0, np.nan, 2.0, 0.0]))
+    _, drawing = draw("choice", one_section(offline_seconds=[0.0, 1.0, np.nan, 2.0, 0.0]))
     assert "Left out, having no known times: e-Greedy (ε = 0" in drawing.note
 
 
@@ -356,12 +355,12 @@ def test_times_measured_on_something_else_are_on_no_axis():
     assert section.device == "cpu x 2" and len(section.timed) == 3
     (other,) = set(section.competitors["label"]) - set(section.timed["label"])
     said = f"Left out, since times are compared that were measured on cpu x 2 only: {other}."
-    for name in ("online", "offline", "bounds"):
+    for name in ("online", "offline", "choice"):
         assert draw(name, section)[1].note == said
 
 
 def test_data_of_the_map_covers_every_bound_once():
-    _, drawing = draw("bounds", one_section(offline_seconds=[0.0, 1.0, 2.0, 3.0, 0.0]))
+    _, drawing = draw("choice", one_section(offline_seconds=[0.0, 1.0, 2.0, 3.0, 0.0]))
     data = drawing.data
     assert data["offline_bound"].nunique() == bounds.POINTS
     assert (data["online_bound_from"] <= data["online_bound_to"]).all()

@@ -4,13 +4,13 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from experiments.wrong_priors import granted_loss, total_variation
 from jbrl.base.errors import JbrlError
 from jbrl.problems.lookup import problem
-from jbrl.problems.wrong import total_variation
 from jbrl.report.axes import styles
 from jbrl.report.chapters import document
 from jbrl.report.sections import sections
-from jbrl.stats.wrong_priors import granted_loss, kept, wrongness
+from jbrl.report.wrong_priors import kept, wrongness
 from tests.report.synthetic import study
 
 WRONG = 'wrong(GC,kind="scaled",degree=9)'
