@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import partial
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -389,7 +390,7 @@ def test_the_doctor_tells_of_what_fails(monkeypatch: pytest.MonkeyPatch) -> None
     def broken() -> selftest.Found:
         raise ArithmeticError("two and two\nare five")
 
-    wrong = selftest.score("Random", {}, 250, mean=35.0, spread=10.0)
+    wrong = partial(selftest.score, "Random", {}, 250, mean=35.0, spread=10.0)
     monkeypatch.setattr(selftest, "CHECKS", {"sum": broken, "score": wrong, "file": selftest.file})
     result = call("doctor")
     assert result.exit_code == 1
@@ -435,6 +436,7 @@ def test_the_module_is_the_command() -> None:
 def test_help_and_tables_do_not_wait_for_jax(out: Path) -> None:
     program = f"""
 import sys
+from functools import partial
 from jbrl.cli.app import app
 for command in (["--help"], ["scores", {str(out)!r}], ["returns", {str(out)!r}]):
     app(command, standalone_mode=False)

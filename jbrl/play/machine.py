@@ -133,19 +133,10 @@ def _commit() -> str:
     root = Path(jbrl.__file__).resolve().parent.parent
     if not (root / ".git").exists():
         return ""
-    command = [
-        "git",
-        "-C",
-        str(root),
-        "describe",
-        "--always",
-        "--dirty",
-        "--abbrev=40",
-        "--exclude=*",
-    ]
+    command = ["git", "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"]
     try:
         return subprocess.run(
-            command, capture_output=True, text=True, timeout=10, check=True
+            command, cwd=root, capture_output=True, text=True, timeout=10, check=True
         ).stdout.strip()
     except (OSError, subprocess.SubprocessError):
         return ""

@@ -2,6 +2,8 @@
 
 import math
 from collections.abc import Iterator, Mapping
+from functools import partial
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -66,31 +68,26 @@ def write_tuning(gains: pd.DataFrame, out: Path) -> Path:
 
 
 def _gains(gains: pd.DataFrame) -> doc.Table:
-    columns = (
-        doc.Column("Algorithm"),
-        doc.Column("Settings", "number"),
-        doc.Column("Tuned", "number", hint="the best setting of each environment"),
-        doc.Column("Single", "number", hint="the best setting for all"),
-        doc.Column("Sensitivity", "number", hint="the difference of the two"),
-        doc.Column("Dimension", "number", hint="parameters to choose for 95% of tuned"),
-        doc.Column("Parameters"),
+    hints = (
+        *("the best setting of each environment", "the best setting for all"),
+        *("the difference of the two", "parameters to choose for 95% of tuned"),
     )
-    rows = [
-        (
-            doc.Cell(row["algorithm"], algorithm=row["algorithm"]),
-            doc.Cell(str(row["settings"]), row["settings"]),
-            *(doc.Cell(_measure(row, name), row[name]) for name in MEASURES),
-            row["choose"],
-        )
-        for row in gains.to_dict("records")
+    columns: list[tuple[object, Any]] = [
+        ("Algorithm", lambda r: doc.Cell(r["algorithm"], algorithm=r["algorithm"])),
+        (doc.Column("Settings", "number"), lambda r: doc.Cell(str(r["settings"]), r["settings"])),
+        *(
+            (doc.Column(name.capitalize(), "number", hint), partial(_measure, name))
+            for name, hint in zip(MEASURES, hints, strict=True)
+        ),
+        ("Parameters", itemgetter("choose")),
     ]
-    return doc.table("gains", "Gains", columns, rows, sortable=True)
+    return doc.tabulate("gains", "Gains", columns, gains.to_dict("records"), sortable=True)
 
 
-def _measure(row: dict[str, Any], name: str) -> str:
+def _measure(name: str, row: dict[str, Any]) -> doc.Cell:
     form = "d" if name == "dimension" else ".2f"
     value, low, high = (format(row[f"{name}{end}"], form) for end in ("", "_lower", "_upper"))
-    return f"{value} ({low} to {high})"
+    return doc.Cell(f"{value} ({low} to {high})", row[name])
 
 
 def document(curves: pd.DataFrame, shares: pd.DataFrame) -> doc.Document:

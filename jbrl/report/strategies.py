@@ -6,7 +6,8 @@ each stretch of a training, in order: prior, algorithm, parameters, seed, strate
 std, ci95, discarded, chosen, consumed, simulated, offline_seconds.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from operator import itemgetter
 from typing import Any
 
 import pandas as pd
@@ -106,21 +107,23 @@ def _tried(id: str, rows: pd.DataFrame) -> doc.Table:
     of = f" of {len(rows):,}" if len(listed) < len(rows) else ""
     number = len(listed)
     title = f"{number}{of} stretches of it" if is_training(rows) else f"The {number} tried most{of}"
-    lines: list[Any] = []
-    for row in listed.to_dict("records"):
-        state = "chosen" if row["chosen"] else "discarded" if row["discarded"] else ""
-        lines.append(
-            (
-                row["strategy"],
-                doc.Cell(state, standing="best" if row["chosen"] else "bad"),
-                f"{row['pulls']:,}",
-                f"{100 * row['pulls'] / max(1, row['consumed']):.1f}%",
-                score_text(row["mean"], row["ci95"], decimals),
-            )
-        )
     mean = doc.Column("Mean return", "number", "± 95% interval")
-    numbers = (doc.Column("Pulls", "number"), doc.Column("Share", "number"), mean)
-    return doc.table(id, title, ("Strategy", doc.Column("State", "chip"), *numbers), lines)
+    columns: list[tuple[object, Any]] = [
+        ("Strategy", itemgetter("strategy")),
+        (doc.Column("State", "chip"), _state),
+        (doc.Column("Pulls", "number"), lambda r: f"{r['pulls']:,}"),
+        (
+            doc.Column("Share", "number"),
+            lambda r: f"{100 * r['pulls'] / max(1, r['consumed']):.1f}%",
+        ),
+        (mean, lambda r: score_text(r["mean"], r["ci95"], decimals)),
+    ]
+    return doc.tabulate(id, title, columns, listed.to_dict("records"))
+
+
+def _state(row: Mapping[str, Any]) -> doc.Cell:
+    state = "chosen" if row["chosen"] else "discarded" if row["discarded"] else ""
+    return doc.Cell(state, standing="best" if row["chosen"] else "bad")
 
 
 @drawn

@@ -26,6 +26,8 @@ from jbrl.study.file import load_study
 from jbrl.study.storage.store import ResultWarning, Store
 
 STANDARD_ERRORS = 4.5  # two-sided: 7 in a million
+GREEDY: tuple[str, dict[str, Any], int] = ("e-Greedy", {"epsilon": 0.1}, 250)
+SEARCH: tuple[str, dict[str, Any], int] = ("BAMCP", {"simulations": 20, "depth": 15}, 50)
 
 
 @dataclass(frozen=True)
@@ -47,15 +49,11 @@ def run_checks() -> Iterator[Outcome]:
     for name, check in CHECKS.items():
         started = time.perf_counter()
         try:
-            passed, found, expected = check()
-        except Exception as error:
-            # report any defect of an installation, and continue
-            passed, found, expected = (
-                False,
-                f"{type(error).__name__}: {error}".splitlines()[0][:200],
-                "no error",
-            )
-        yield Outcome(name, passed, found, expected, time.perf_counter() - started)
+            result = check()
+        except Exception as error:  # report any defect of an installation, and continue
+            text = f"{type(error).__name__}: {error}".splitlines()[0][:200]
+            result = (False, text, "no error")
+        yield Outcome(name, *result, time.perf_counter() - started)
 
 
 def score(
@@ -65,19 +63,16 @@ def score(
     mean: float,
     spread: float,
     n_environments: int = 500,
-) -> Callable[[], Found]:
-    """Return the check that an agent scores on GC what it should.
+) -> Found:
+    """Check that an agent scores on GC what it should.
 
     Args:
       mean: measured over so many MDPs that its own error is small beside that of `n_environments`.
       spread: standard deviation of the return on one MDP.
     """
-
-    def check() -> Found:
-        returns = _returns(_prepared(name, parameters, horizon, n_environments))
-        return _within(float(returns.mean()), mean, spread / math.sqrt(n_environments))
-
-    return check
+    found = float(_returns(_prepared(name, parameters, horizon, n_environments)).mean())
+    margin = STANDARD_ERRORS * spread / math.sqrt(n_environments)
+    return abs(found - mean) <= margin, f"{found:.4g}", f"{mean:.4g} ± {margin:.2g}"
 
 
 def same_bits() -> Found:
@@ -86,10 +81,8 @@ def same_bits() -> Found:
     """
     run = _prepared(*GREEDY, n_environments=500)
     whole, chunked = _returns(run), _returns(run, 130)
-    same = int((whole == chunked).sum())
-    return _told(
-        same == len(whole), f"{same} of {len(whole)} returns the same", "all, to the last bit"
-    )
+    same, n = int((whole == chunked).sum()), len(whole)
+    return same == n, f"{same} of {n} returns the same", "all, to the last bit"
 
 
 def file() -> Found:
@@ -114,44 +107,27 @@ def file() -> Found:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ResultWarning)
             noticed = store.result(unit.id) is None
-    return _told(
-        same and noticed,
-        f"{'same' if same else 'other'} bits, damage {'' if noticed else 'not '}noticed",
-        "same bits, damage noticed",
-    )
+    bits = f"{'same' if same else 'other'} bits, damage {'' if noticed else 'not '}noticed"
+    return same and noticed, bits, "same bits, damage noticed"
 
 
-GREEDY: tuple[str, dict[str, Any], int] = ("e-Greedy", {"epsilon": 0.1}, 250)
-SEARCH: tuple[str, dict[str, Any], int] = ("BAMCP", {"simulations": 20, "depth": 15}, 50)
 # Means over 200,000 MDPs, of BAMCP 40,000, seed 11.
 CHECKS: dict[str, Callable[[], Found]] = {
-    "Random on GC": score("Random", {}, 250, mean=31.697, spread=11.61),
-    "e-Greedy on GC": score(*GREEDY, mean=40.143, spread=18.60),
-    "BAMCP on GC": score(*SEARCH, mean=30.419, spread=12.33, n_environments=256),
+    "Random on GC": lambda: score("Random", {}, 250, mean=31.697, spread=11.61),
+    "e-Greedy on GC": lambda: score(*GREEDY, mean=40.143, spread=18.60),
+    "BAMCP on GC": lambda: score(*SEARCH, mean=30.419, spread=12.33, n_environments=256),
     "same bits twice": same_bits,
     "result file": file,
 }
 
 
 def _prepared(name: str, parameters: dict[str, Any], horizon: int, n_environments: int) -> Run:
-    run = Run(
-        AGENTS[name].agent(**parameters),
-        Protocol(
-            problem("GC"), problem("GC"), n_environments=n_environments, lifetime=Steps(horizon)
-        ),
-    )
+    test, lifetime = problem("GC"), Steps(horizon)
+    protocol = Protocol(test, test, n_environments=n_environments, lifetime=lifetime)
+    run = Run(AGENTS[name].agent(**parameters), protocol)
     run.prepare()
     return run
 
 
 def _returns(run: Run, chunk: int | None = None) -> np.ndarray:
     return np.concatenate([part.returns for part in run.chunks(size=chunk)])
-
-
-def _within(found: float, mean: float, error: float) -> Found:
-    margin = STANDARD_ERRORS * error
-    return _told(abs(found - mean) <= margin, f"{found:.4g}", f"{mean:.4g} ± {margin:.2g}")
-
-
-def _told(passed: bool, found: str, expected: str) -> Found:
-    return bool(passed), found, expected

@@ -19,19 +19,9 @@ from jbrl.play.machine import SILENT_SECONDS, process_exists
 from jbrl.study.storage.files import pack_json, read_json
 from jbrl.study.storage.store import Store, saved_estimates
 
-ACTIVE = frozenset(
-    {
-        "PENDING",
-        "CONFIGURING",
-        "RUNNING",
-        "COMPLETING",
-        "SUSPENDED",
-        "REQUEUED",
-        "REQUEUE_HOLD",
-        "RESIZING",
-        "SIGNALING",
-        "STOPPED",
-    }
+ACTIVE = (
+    *("PENDING", "CONFIGURING", "RUNNING", "COMPLETING", "SUSPENDED", "REQUEUED", "REQUEUE_HOLD"),
+    *("RESIZING", "SIGNALING", "STOPPED"),
 )
 SQUEUE_SECONDS = 30.0  # squeue may take
 # what squeue says, as an error, when it is asked for one job only that has ended long ago
@@ -102,14 +92,8 @@ def job_states(tasks: Iterable[str]) -> dict[str, JobState] | None:
     if not wanted:
         return {}
     jobs = ",".join(sorted({task.partition("_")[0] for task in wanted}, key=int))
-    command = [
-        "squeue",
-        "--noheader",
-        "--array",
-        "--states=all",
-        "--format=%i|%T|%r",
-        f"--jobs={jobs}",
-    ]
+    command = ["squeue", "--noheader", "--array", "--states=all", "--format=%i|%T|%r"]
+    command.append(f"--jobs={jobs}")
     try:
         found = subprocess.run(
             command, capture_output=True, text=True, timeout=SQUEUE_SECONDS, check=False
