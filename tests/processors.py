@@ -26,7 +26,7 @@ import jbrl
 from experiments.formula_sets import enumerate_set
 from jbrl.agents.opps.bandits import Streams
 from jbrl.agents.opps.ucb import UCBV
-from jbrl.bayes_optimal.chance import Chance
+from jbrl.bayes_optimal.limits import Chance
 from jbrl.mdp.mdp import decisions_until
 from jbrl.rollout.steps import discounted
 from jbrl.stats.evaluation import EvaluateOptions

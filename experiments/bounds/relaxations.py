@@ -22,8 +22,8 @@ from threadpoolctl import threadpool_limits
 
 import jbrl
 from jbrl.bayes_optimal import samples
-from jbrl.bayes_optimal.chance import Chance
 from jbrl.bayes_optimal.hidden_ahead import candidates, hide
+from jbrl.bayes_optimal.limits import Chance
 from jbrl.bayes_optimal.look_ahead import LookAhead
 from jbrl.bayes_optimal.samples import Control, Weights, estimate
 from jbrl.mdp.backward import mean_values

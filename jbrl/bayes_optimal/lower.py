@@ -14,7 +14,7 @@ from jbrl.agents.complete import played_agent
 from jbrl.agents.registry import AGENTS, find_agent
 from jbrl.base.errors import JbrlError
 from jbrl.base.plugins import is_outside, source_digest
-from jbrl.bayes_optimal.chance import Chance
+from jbrl.bayes_optimal.limits import Chance
 from jbrl.mdp.counts import Layers
 from jbrl.play.play import play
 from jbrl.play.protocol import Played, Protocol

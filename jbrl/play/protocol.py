@@ -13,8 +13,8 @@ from jbrl.base import notebook
 from jbrl.base.errors import JbrlError
 from jbrl.environments.spec import Lifetime, Steps, check_count
 from jbrl.play.offline import Learned
+from jbrl.problems.features import check_precision
 from jbrl.problems.jordan import check_learning
-from jbrl.problems.precision import check_precision
 from jbrl.problems.prior import Prior
 from jbrl.problems.problem import DirichletProblem, EnvironmentProblem, Problem
 from jbrl.rollout.contract import Agent, OfflineSearch, check_requirements

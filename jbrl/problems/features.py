@@ -1,4 +1,5 @@
-"""Numbers that describe a distribution over finite MDPs: what makes one problem unlike another.
+"""Numbers that describe a distribution over finite MDPs: what makes one problem unlike another, and
+whether float32 tells its actions apart.
 
 MDPs are drawn by NumPy and solved exactly, in float64, by policy iteration. With S states and A
 actions that takes, for each of the draws, some ten linear systems of S unknowns, and for the
@@ -6,14 +7,18 @@ diameter S times as many: a second for a Grid.
 """
 
 import dataclasses
+import functools
+import warnings
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from jbrl.base.errors import JbrlError, shown
+from jbrl.base.errors import JbrlError, JbrlWarning, shown
 from jbrl.environments.spec import check_count
+from jbrl.mdp.dirichlet import DirichletMDPs
+from jbrl.mdp.planning import GREATEST_DISCOUNT, GREATEST_PLAIN_DISCOUNT, SHARE, TIE_TOLERANCE
 from jbrl.problems.lookup import problem as find_problem
 from jbrl.problems.problem import DirichletProblem, Problem
 
@@ -24,8 +29,8 @@ N_DRAWS_OF_DIAMETERS = 20
 # With this discount, the discounted number of steps until a state is met is nearly their number.
 NEARLY_ONE = 1 - 1e-7
 LONGEST = 1e5  # steps; more count as never
-MOST_IMPROVEMENTS = 200
-EQUAL = 1e-10  # of the greatest action value: what differs by less is equal
+MOST_IMPROVEMENTS = 1000
+EQUAL = 1e-10  # as of `solve`
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -137,16 +142,19 @@ def evaluate(transitions: Numbers, rewards: Numbers, discount: float) -> Numbers
     return values[..., 0]
 
 
-def solve(transitions: Numbers, rewards: Numbers, discount: float) -> Numbers:
+def solve(transitions: Numbers, rewards: Numbers, discount: float, equal: float = EQUAL) -> Numbers:
     """Return the optimal action values [n, S, A] of MDPs [n, S, A, S] that pay [n, S, A], by policy
     iteration.
+
+    Args:
+      equal: of the greatest action value: what differs by less is equal.
     """
     policy = rewards.argmax(-1)
     for _ in range(MOST_IMPROVEMENTS):
         values = evaluate(*_followed(transitions, rewards, policy), discount)
         q = rewards + discount * np.einsum("nxuy,ny->nxu", transitions, values)
         now = np.take_along_axis(q, policy[..., None], -1)[..., 0]
-        better = q.max(-1) > now + EQUAL * np.abs(q).max(axis=(1, 2))[:, None]
+        better = q.max(-1) > now + equal * np.abs(q).max(axis=(1, 2))[:, None]
         if not better.any():
             break
         policy = np.where(better, q.argmax(-1), policy)
@@ -193,3 +201,91 @@ def _gap(q: Numbers) -> float:
 def _share(part: float, whole: float) -> float:
     """Return a share of what is greater than rounding, else 0."""
     return float(part / whole) if whole > 1e-9 * max(1.0, abs(part)) else 0.0
+
+
+TOLERATED = 0.01  # share of the possible gain that ties may cost without a warning
+DRAWS = 8  # MDPs looked at beside the mean
+
+
+class PrecisionWarning(JbrlWarning):
+    """The values of a problem span more than float32 resolves."""
+
+
+def check_precision(problem: DirichletProblem, discount: float) -> None:
+    """Warn of a problem whose values span more than float32 resolves.
+
+    Raises:
+      JbrlError: the discount is beyond what planners in float32 can do.
+    """
+    if discount > GREATEST_DISCOUNT:
+        raise JbrlError(
+            f"discount = {discount!r}: expected at most {GREATEST_DISCOUNT}: closer to 1, float32 "
+            "has too few digits for the differences between action values"
+        )
+    lost, tolerance = _lost(problem, discount)
+    if lost > TOLERATED:
+        warnings.warn(
+            f"problem '{problem.short_name}', discount {discount:g}: values span more than "
+            f"float32 resolves: actions tie whose values differ by less than {tolerance:.2g}, "
+            f"which costs an optimal planner about {lost:.0%} of what it gains over random actions",
+            PrecisionWarning,
+            stacklevel=3,
+        )
+
+
+@functools.lru_cache(maxsize=256)
+def _lost(problem: DirichletProblem, discount: float) -> tuple[float, float]:
+    """Return what `lost_to_ties` does, the greatest share among the mean MDP and a few draws."""
+    return max(lost_to_ties(*mdp, problem.mdps, discount) for mdp in _some(problem.mdps))
+
+
+def _some(mdps: DirichletMDPs) -> list[tuple[Numbers, Numbers]]:
+    """Return the mean MDP and some draws: transitions [S, A, S] and expected rewards [S, A]."""
+    counts, rewards = (np.asarray(v, np.float64) for v in (mdps.concentrations, mdps.rewards))
+    drawn = draw(counts, DRAWS, np.random.default_rng(0))
+    every = [counts / counts.sum(-1, keepdims=True), *drawn]
+    return [(p, (p * rewards).sum(-1)) for p in every]
+
+
+def lost_to_ties(
+    transitions: np.ndarray, expected: np.ndarray, mdps: DirichletMDPs, discount: float
+) -> tuple[float, float]:
+    """Return the loss of an optimal planner to ties in float32, and the tie tolerance where it
+    starts.
+
+    The first is a share: the loss of playing uniformly among the actions that tie, divided by the
+    distance of the optimum from uniformly random actions.
+
+    Args:
+      transitions: [S, A, S] float64.
+      expected: [S, A] float64, rewards.
+      mdps: says where trajectories start.
+    """
+    n_states, n_actions = expected.shape
+    policy = solve(transitions[None], expected[None], discount, equal=1e-12)[0].argmax(1)
+    chosen = np.eye(n_actions)[policy]
+    values, visits = _evaluated(transitions, expected, discount, chosen)
+    first = int(mdps.initial_state)
+    start = np.full(n_states, 1 / n_states) if first < 0 else np.eye(n_states)[first]
+    occupancy = start @ visits
+    most = values[occupancy >= (1 - 1e-6) * occupancy.max()].max()
+    level = most if discount > GREATEST_PLAIN_DISCOUNT else 0.0
+    sizes, visited = abs(values - level), (1 - discount) * visits > SHARE
+    sizes = np.maximum(sizes, np.where(visited, sizes, 0).max(1)) + (1 - discount) * abs(level)
+    tolerance = TIE_TOLERANCE * sizes
+    q = expected + discount * transitions @ values
+    ties = q >= q.max(1, keepdims=True) - tolerance[:, None]
+    tied, _ = _evaluated(transitions, expected, discount, ties / ties.sum(1, keepdims=True))
+    random, _ = _evaluated(transitions, expected, discount, np.full(q.shape, 1 / n_actions))
+    to_win, loss = (float(start @ (values - v)) for v in (random, tied))
+    exact = 1e-12 * float(start @ abs(values))
+    return (loss / to_win if to_win > exact and loss > exact else 0.0), float(start @ tolerance)
+
+
+def _evaluated(
+    transitions: np.ndarray, expected: np.ndarray, discount: float, policy: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return values [S] of a stochastic policy [S, A], and its discounted visits [S, S]."""
+    followed = np.einsum("xu,xuy->xy", policy, transitions)
+    visits = np.linalg.inv(np.eye(len(expected)) - discount * followed)
+    return visits @ (policy * expected).sum(1), visits

@@ -135,10 +135,9 @@ def rank(means: pd.DataFrame) -> pd.DataFrame:
     )
 
 
-def best_and_tied(
-    returns: pd.DataFrame, *, sided: Sided = "one", level: float = 0.95
-) -> pd.DataFrame:
-    """Test each agent of one experiment, in the order of `rank`, against the best.
+def best_and_tied(returns: pd.DataFrame) -> pd.DataFrame:
+    """Test each agent of one experiment, in the order of `rank`, against the best: whether that is
+    better (`paired_z`, one-sided, 95%).
 
     Every agent is tested, not only the best of its algorithm, and a difference does not stop the
     scan (the published program's does).
@@ -146,7 +145,6 @@ def best_and_tied(
     Args:
       returns: score table of one experiment, without oracles; columns
         `jbrl.stats.table.RETURNS`.
-      sided, level: see `paired_z`; one-sided asks whether the best is better.
 
     Returns:
       One row per agent: the columns of `summarise` and `rank`, then `tied` (bool; the best is not
@@ -167,7 +165,7 @@ def best_and_tied(
     ranked = rank(summarise(returns))
     scores = {key: sample.rename(f"{key[1]} {key[2]}") for key, sample in samples(returns).items()}
     keys = list(ranked[list(AGENT)].itertuples(index=False, name=None))
-    tests = [paired_z(scores[keys[0]], scores[key], sided=sided, level=level) for key in keys]
+    tests = [paired_z(scores[keys[0]], scores[key], sided="one") for key in keys]
     measures = pd.DataFrame(list(map(vars, tests)), index=ranked.index)
     return ranked.assign(
         tied=~measures["different"] & ~ranked["best"],

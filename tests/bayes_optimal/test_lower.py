@@ -15,8 +15,7 @@ import jbrl
 from jbrl.agents.registry import find_agent
 from jbrl.base.errors import JbrlError
 from jbrl.bayes_optimal import bracket, lower, plan
-from jbrl.bayes_optimal.chance import Chance
-from jbrl.bayes_optimal.limits import lower_limit, upper_margin, upper_margin_by_moment
+from jbrl.bayes_optimal.limits import Chance, lower_limit, upper_margin, upper_margin_by_moment
 from jbrl.bayes_optimal.lower import Candidate
 from jbrl.environments.spec import Steps
 from jbrl.mdp.counts import Layers

@@ -11,8 +11,8 @@ from jbrl.base.errors import JbrlError
 from jbrl.environments.spec import Episodes, Steps
 from jbrl.mdp.dirichlet import distribution
 from jbrl.play.protocol import Protocol
+from jbrl.problems.features import PrecisionWarning, check_precision, lost_to_ties
 from jbrl.problems.lookup import problem
-from jbrl.problems.precision import PrecisionWarning, check_precision, lost_to_ties
 from jbrl.problems.prior import DirichletPrior
 from jbrl.problems.problem import PROBLEMS, DirichletProblem, register_problem
 

@@ -33,15 +33,12 @@ def metrics(
     delta: float = 0.05,
     resamples: int = RESAMPLES,
     seed: int = 0,
-    normalise: bool = True,
 ) -> pd.DataFrame:
     """Return aggregate metrics of each algorithm with intervals of level 1 - delta each.
 
     Args:
       names: "mean"; "median" of the environments' means; "iqm", the mean of the middle half of all
         scores; "optimality_gap", the mean of what scores lack to 1 (less is better).
-      normalise: put scores on the scale of their environment's bounds; False if they have a common
-        scale already.
 
     Returns:
       Columns metric, algorithm, value, lower, upper.
@@ -55,7 +52,7 @@ def metrics(
             raise JbrlError(f"unknown metric '{name}'{nearest(name, METRICS)}")
     tables: dict[str, list[tuple[Any, ...]]] = {name: [] for name in names}
     for i, algorithm in enumerate(samples.algorithms):
-        cell = _Sorted(samples, i, normalise)
+        cell = _Sorted(samples, i)
         point = cell.metrics(*cell.observed)
         spread = [cell.metrics(*drawn) for drawn in cell.resampled(resamples, seed)]
         for name, rows in tables.items():
@@ -100,7 +97,6 @@ def performance_profiles(
     delta: float = 0.05,
     resamples: int = RESAMPLES,
     seed: int = 0,
-    normalise: bool = True,
 ) -> pd.DataFrame:
     """Return the share of the scores above each threshold, with a band that holds at each threshold
     with level 1 - delta.
@@ -115,7 +111,7 @@ def performance_profiles(
     places = np.linspace(0, 1, 101) if thresholds is None else np.asarray(thresholds, np.float64)
     parts = []
     for i, algorithm in enumerate(samples.algorithms):
-        cell = _Sorted(samples, i, normalise)
+        cell = _Sorted(samples, i)
         value = cell.profile(cell.observed[0], places)[0]
         drawn = [cell.profile(weights, places) for weights, _ in cell.resampled(resamples, seed)]
         lower, upper = _ends(np.concatenate(drawn), delta)
@@ -156,19 +152,16 @@ def _ends(drawn: np.ndarray, delta: float) -> np.ndarray:
     return np.quantile(drawn, [delta / 2, 1 - delta / 2], axis=0)
 
 
-def _cells(samples: Samples, algorithm: int, normalise: bool) -> list[np.ndarray]:
+def _cells(samples: Samples, algorithm: int) -> list[np.ndarray]:
     """Return the sorted scores of an algorithm in each environment on the common scale."""
     return [
-        _scaled(samples, j, normalise).repeat(counts[algorithm])
-        for j, counts in enumerate(samples.counts)
+        _scaled(samples, j).repeat(counts[algorithm]) for j, counts in enumerate(samples.counts)
     ]
 
 
-def _scaled(samples: Samples, environment: int, normalise: bool) -> np.ndarray:
+def _scaled(samples: Samples, environment: int) -> np.ndarray:
     """Return the support of an environment on the common scale."""
     support = samples.supports[environment]
-    if not normalise:
-        return support
     low, high = samples.bounds[environment]
     if not high > low:
         raise JbrlError(
@@ -190,8 +183,8 @@ class _Sorted:
     environment.
     """
 
-    def __init__(self, samples: Samples, algorithm: int, normalise: bool) -> None:
-        cells = _cells(samples, algorithm, normalise)
+    def __init__(self, samples: Samples, algorithm: int) -> None:
+        cells = _cells(samples, algorithm)
         self.algorithm = algorithm
         self.scores, place = np.unique(np.concatenate(cells), return_inverse=True)
         sizes = np.array([len(cell) for cell in cells])
