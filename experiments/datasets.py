@@ -2,6 +2,7 @@
 Croissant metadata of experiments/published anew, with checksums, from the files and ABOUT.
 """
 
+import fnmatch
 import hashlib
 import json
 from pathlib import Path
@@ -12,123 +13,127 @@ import pandas as pd
 from jbrl.datasets import DATASETS, METADATA, POLICIES, PRETRAINED
 
 ROOT = Path(__file__).parent / "published"
+COLUMNS = "columns.csv"
 
-# title, what one row is, command, hours of how many cores
+# Title, what one row is, command, where the file does not say it the commit that has kept it (each
+# pins jax 0.10.2 in its constraints.txt), and the time where it is not that of `hours_of`.
 ABOUT = {
     "castronovo2016": (
         "Castronovo et al. 2016, played again",
         "620 units (agent with parameters, prior, problem) of 500 MDPs and 250 decisions",
         "jbrl run experiments/paper-cpu.toml",
-        "2.5 h of 2 cores",
+        "",
+        "2.5 h of 2 cores, shared with other work",
     ),
     "castronovo2016-cells": (
         "Cells of the same comparison on up to 8,000 other MDPs",
         "67 units of 32 to 8,000 MDPs",
         "jbrl run experiments/paper-cells.toml",
-        "not kept",
+        "",
+        "some 2 h of 1 core, beside other work",
     ),
     "prior-trained": (
         "What training on the prior buys",
         "66 units of 2,000 MDPs, by offline time",
         "jbrl run experiments/trained.toml",
-        "2.7 h of 1 core",
     ),
     "pretrained": (
         "Scores of the pretrained policies",
         "a policy on 8,000 MDPs",
         "python experiments/pretrained.py",
+        "92f3936",
         "0.4 h of 1 core",
     ),
     "wrong-priors": (
         "What a wrong prior costs",
         "289 units of 500 MDPs",
         "jbrl run experiments/wrong-priors.toml",
-        "not kept",
     ),
     "features": (
         "Features of problems, and how agents do there",
         "mean of an agent on a problem of experiments/features.toml",
         "python experiments/features.py",
+        "246f083",
         "0.3 h of 2 busy cores",
+    ),
+    "brackets": (
+        "Brackets of Bayes-optimal values (docs/bounds.md)",
+        "bracket of a problem by the decisions looked ahead, lifetimes of 250 decisions",
+        "python experiments/bounds/collect.py run OUT --strategies out/trained",
+        "3cf8104 and before",
     ),
     "bandits": (
         "Shares of known optima on bandits",
-        "units of 1,000 MDPs",
+        "53 units of 1,000 MDPs",
         "jbrl run experiments/bandits.toml",
-        "not kept",
     ),
     "deep-on-mdps": (
         "Deep agents on finite MDPs",
         "27 units of 250 MDPs",
         "jbrl run experiments/deep-on-mdps.toml",
-        "0.5 h of 1 core",
     ),
     "tabular": (
         "Tabular learners on small environments",
         "mean of an agent with parameters in an experiment",
         "jbrl run experiments/tabular.toml",
+        "62de5a9",
         "not kept",
     ),
     "jordan2020": (
         "Jordan et al. 2020, played again",
         "score of one trial, with the hyperparameters drawn for it",
         "jbrl run experiments/jordan.toml, in pieces",
-        "by piece in jordan/pieces.csv",
+        "86c9e3e",
     ),
     "jordan2020-end": (
         "The same trials at the end of life",
         "mean return of the episodes in which a trial learns, and of 30 more with its final policy",
         "jbrl run experiments/jordan-end.toml",
+        "ce30384",
         "not kept",
     ),
     "jordan2020-beside": (
         "Other agents on the environments of Jordan et al. 2020",
         "74 units of up to 50 trials",
         "jbrl run experiments/jordan-beside.toml",
+        "",
         "0.3 h of 1 core",
     ),
     "bsuite": (
         "Logs of DQN, ActorCritic and PPO on all 468 settings of bsuite",
         "one logged episode",
         "jbrl run experiments/bsuite-agents.toml",
-        "not kept",
+        "4ded1af",
+        "DQN 2.1 h of processors; the others not kept",
     ),
     "bsuite-recurrent": (
         "Logs of RecurrentActorCritic on bsuite",
         "one logged episode",
         "jbrl run experiments/bsuite-recurrent.toml",
-        "not kept",
+        "b381940",
+        "some 10 h of 1 core, beside other work",
     ),
     "bsuite-seeds": (
         "Logs of several seeds on bsuite's testing sweep",
         "one logged episode",
         "jbrl run experiments/bsuite-seeds.toml",
+        "b381940",
         "not kept",
     ),
     "bsuite-exploration": (
         "Logs of BootDQN on deep sea",
         "one logged episode",
         "jbrl run experiments/bsuite-exploration.toml",
+        "803e426",
         "not kept",
     ),
     "bsuite-reference": (
         "Logs of Random and Scripted on all 468 settings of bsuite",
         "one logged episode",
         "jbrl run experiments/bsuite.toml",
-        "not kept",
+        "567b451",
+        "Random 150 s; Scripted not kept",
     ),
-}
-COLUMNS = {
-    "score": "discounted return of a lifetime, or the mean return of its episodes",
-    "unit": "number of the environment drawn; agents meet the same ones",
-    "online_seconds": "seconds of a decision, amortised over the lifetimes played at once",
-    "offline_seconds": "seconds before the first decision, without compilation",
-    "compile_seconds": "seconds of compilation",
-    "latency_seconds": "seconds of a compiled lifetime played alone, divided by its decisions",
-    "total_regret": "regret since the first episode",
-    "total_return": "return since the first episode",
-    "life": "mean return of the episodes in which the agent learns",
-    "end": "mean return of 30 more episodes with the final policy",
 }
 TYPES = {"b": "sc:Boolean", "i": "sc:Integer", "I": "sc:Integer", "f": "sc:Float", "F": "sc:Float"}
 CONTEXT = {
@@ -160,6 +165,43 @@ def read(file: Path) -> pd.DataFrame:
     return pd.read_csv(file) if file.suffix == ".csv" else pd.read_parquet(file)
 
 
+def meaning(column: str) -> str:
+    """Return what a column is, with its unit; `*` in the list stands for any characters."""
+    known = pd.read_csv(ROOT / COLUMNS).set_index("column")["meaning"]
+    return next(known[key] for key in known.index if fnmatch.fnmatchcase(column, key))
+
+
+def hours_of(name: str) -> str:
+    """Return the hours that the times in the files of a dataset add up to: of units, compilation
+    included, of pieces, or of the ends of brackets.
+    """
+    if name == "jordan2020":
+        seconds = read(ROOT / "jordan/pieces.csv")[["seconds", "compile_seconds"]].sum().sum()
+        return f"{seconds / 3600:.1f} h of 1 core, the sum of `jordan/pieces.csv`"
+    if name == "brackets":
+        ends = read(*files_of(name))[["lower_seconds", "upper_seconds"]].dropna()
+        return f"{ends.sum().sum() / 3600:.1f} h for {len(ends)} of them; the others not kept"
+    units = read(ROOT / DATASETS[name] / "units.parquet")
+    study = json.loads((ROOT / DATASETS[name] / "study.json").read_text(encoding="utf-8"))
+    decisions = units["n"] * study["study"]["horizon"]
+    spent = units["offline_seconds"] + decisions * units["online_seconds"]
+    cores = study["machine"]["cores"]
+    spent = (spent + units["compile_seconds"].fillna(0)).sum() / 3600
+    return f"{spent:.1f} h of {cores} core{'s' * (cores > 1)}, the sum of the units' times"
+
+
+def made_by(name: str, commit: str) -> str:
+    """Return commit, versions and processor of a dataset, as far as they were kept."""
+    study = next((file for file in files_of(name) if file.name == "study.json"), None)
+    if study is None:
+        return f"kept by commit {commit}, jax 0.10.2; processor not kept"
+    about = json.loads(study.read_text(encoding="utf-8"))
+    versions, machine = about["versions"], about["machine"]
+    commit, *changed = versions.get("commit", "not kept").split("-")
+    commit = f"commit {commit[:9]}{' with changes' if changed else ''}"
+    return f"{commit}, jax {versions['jax']}, {machine['processor']}"
+
+
 def record_set(name: str, file: Path) -> dict[str, Any]:
     """Describe the columns of one table."""
     where = file.relative_to(ROOT).as_posix()
@@ -168,7 +210,7 @@ def record_set(name: str, file: Path) -> dict[str, Any]:
             "@type": "cr:Field",
             "@id": f"{where}/{column}",
             "name": column,
-            "description": COLUMNS.get(column, column.replace("_", " ")),
+            "description": meaning(column),
             "dataType": TYPES.get(str(kind)[0], "sc:Text"),
             "source": {"fileObject": {"@id": where}, "extract": {"column": column}},
         }
@@ -226,17 +268,10 @@ def croissant() -> dict[str, Any]:
 def card() -> str:
     """Return the data card."""
     rows = []
-    for name, (title, row, command, hours) in ABOUT.items():
-        study = next((file for file in files_of(name) if file.name == "study.json"), None)
-        made = "versions with the rows, or not kept"
-        if study:
-            about = json.loads(study.read_text(encoding="utf-8"))
-            versions = about["versions"]
-            commit, *changed = versions.get("commit", "not kept").split("-")
-            commit = f"commit {commit[:9]}{' with changes' if changed else ''}"
-            made = f"{commit}, jax {versions['jax']}, {about['machine']['processor']}"
+    for name, (title, row, command, *more) in ABOUT.items():
+        commit, hours = (*more, "", "")[:2]
+        made, hours = made_by(name, commit), hours or hours_of(name)
         rows.append(f"| `{name}` | {title}: {row} | `{command}` | {made} | {hours} |")
-    columns = [f"- `{column}`: {meaning}" for column, meaning in COLUMNS.items()]
     return "\n".join(
         [
             "# Published results",
@@ -253,8 +288,7 @@ def card() -> str:
             f"`{POLICIES}/` has a policy for each of the six experiments, with a card of its own:",
             '`jbrl.load_pretrained("GC")`.',
             "",
-            *columns,
-            "",
+            f"`{COLUMNS}` says what each column is, with its unit; seconds are wall seconds.",
             "Scores of studies are rounded to 3 decimals. Missing values: the agent or setting has",
             "no such quantity. Units of `castronovo2016-cells` with the status `missing` have",
             "scores: they were played beside other work, and their times were not kept.",

@@ -29,6 +29,7 @@ DATASETS |= {
     "pretrained": "policies/scores.csv",
     "wrong-priors": "wrong-priors",
     "features": "features.csv",
+    "brackets": "brackets.csv",
     "bandits": "bandits",
     "deep-on-mdps": "deep-on-mdps",
     "tabular": "tabular.csv",

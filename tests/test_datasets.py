@@ -1,6 +1,7 @@
 """Published results: read by name, whole, and described by what is written about them."""
 
 import json
+import re
 import shutil
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import pytest
 import jbrl
 from experiments.datasets import card, croissant
 from jbrl import datasets
+from jbrl.stats.brackets import known
 
 ROOT = Path(__file__).parents[1]
 
@@ -26,6 +28,29 @@ def test_card_and_metadata_describe_the_files():
     folder = ROOT / "experiments/published"
     assert json.loads((folder / datasets.METADATA).read_text(encoding="utf-8")) == croissant()
     assert (folder / "README.md").read_text(encoding="utf-8") == card()
+
+
+def test_the_card_says_how_each_was_made_and_each_time_is_that_of_the_files():
+    rows = [line for line in card().splitlines() if line.startswith("| `")]
+    assert len(rows) == len(datasets.DATASETS)
+    for row in rows:
+        command, made, hours = (cell.strip(" `") for cell in row.split(" | ")[2:5])
+        assert command.startswith(("jbrl run experiments/", "python experiments/"))
+        (script,) = re.findall(r"experiments/[\w/-]+\.(?:toml|py)", command)
+        assert (ROOT / script).is_file()
+        assert "jax 0.10.2" in made and hours.rstrip(" |")
+    units = jbrl.load_results("bandits").units
+    seconds = units["offline_seconds"] + 250 * units["n"] * units["online_seconds"]
+    hours = (seconds + units["compile_seconds"]).sum() / 3600
+    assert f"{hours:.1f} h of 2 cores" in next(row for row in rows if "`bandits`" in row)
+
+
+def test_brackets_are_those_that_tables_of_scores_show():
+    table = jbrl.load_results("brackets").set_index(["problem", "decisions"])
+    assert table.index.is_unique and (table["lower"] <= table["upper"]).all()
+    for one in known():
+        row = table.loc[(one.problem, one.decisions)]
+        assert (row["lower"], row["upper"], row["digest"]) == (one.lower, one.upper, one.digest)
 
 
 def test_a_changed_or_missing_file_is_refused(tmp_path, monkeypatch):

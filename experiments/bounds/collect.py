@@ -6,7 +6,8 @@ python experiments/bounds/collect.py run OUT [--strategies STUDY] [NAME…]
     STUDY has results of experiments/trained.toml, whose policies may earn the lower ends of the
     deepest brackets
 python experiments/bounds/collect.py table
-    writes jbrl/stats/brackets.csv and the table of docs/bounds.md
+    writes jbrl/stats/brackets.csv, all brackets to experiments/published/brackets.csv, and the
+    table of docs/bounds.md
 python experiments/bounds/collect.py draw
     draws docs/_static/bounds.png
 """
@@ -14,12 +15,14 @@ python experiments/bounds/collect.py draw
 import csv
 import json
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 HERE = Path(__file__).parent
 PAGE = HERE.parents[1] / "docs/bounds.md"
 MARKS = ("<!-- brackets -->\n", "<!-- end brackets -->")
 TABLE = HERE.parents[1] / "jbrl/stats/brackets.csv"
+PUBLISHED = HERE.parent / "published/brackets.csv"
 COLUMNS = ("problem", "digest", "discount", "horizon", "decisions", "lower", "upper", "clairvoyant")
 BANDITS = ("Bandit", "Bandit(arms=10)", 'Bandit(arms=3,prior="1 1 1")', "Bandit(states=2)")
 # Decisions looked ahead, and the brackets of fewer decisions that the figure shows.
@@ -115,12 +118,40 @@ def rows() -> str:
     return "\n".join(lines) + "\n"
 
 
-def table() -> None:
-    """Write the narrowest bracket of each problem as a row, and the table of the page."""
-    with TABLE.open("w", newline="") as target:
-        writer = csv.DictWriter(target, COLUMNS, extrasaction="ignore", lineterminator="\n")
+def flat(kept: dict) -> dict:
+    """Return a bracket as a row: that of `jbrl/stats/brackets.csv`, and what its ends rest on."""
+    row = {name: kept[name] for name in (*COLUMNS, "confidence", "seed")}
+    row["certified"] = kept.get("certified")
+    for side in ("lower", "upper"):
+        end = kept[f"{side}_end"]
+        row |= {f"{side}_{name}": end.get(name) for name in ("mean", "standard_error", "assumes")}
+        rests_on = end["rests_on"]
+        row[f"{side}_method"] = ": ".join(
+            rests_on[name] for name in ("method", "policy") if name in rests_on
+        )
+        row[f"{side}_n_mdps"] = rests_on.get("n_mdps")
+        row[f"{side}_seconds"] = end.get("seconds")
+    return row
+
+
+def every() -> list[dict]:
+    """Return all brackets that are kept, by problem and decisions."""
+    kept = [json.loads(path.read_text()) for path in HERE.glob("*.json")]
+    return sorted(map(flat, kept), key=lambda row: (row["problem"], row["decisions"]))
+
+
+def write(path: Path, found: list[dict], columns: Sequence[str]) -> None:
+    """Write rows as CSV."""
+    with path.open("w", newline="") as target:
+        writer = csv.DictWriter(target, columns, extrasaction="ignore", lineterminator="\n")
         writer.writeheader()
-        writer.writerows(narrowest())
+        writer.writerows(found)
+
+
+def table() -> None:
+    """Write the narrowest bracket of each problem, all of them, and the table of the page."""
+    write(TABLE, narrowest(), COLUMNS)
+    write(PUBLISHED, every(), list(every()[0]))
     before, _, rest = PAGE.read_text().partition(MARKS[0])
     after = rest.partition(MARKS[1])[2]
     PAGE.write_text(f"{before}{MARKS[0]}\n{rows()}\n{MARKS[1]}{after}")

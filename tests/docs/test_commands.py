@@ -69,7 +69,7 @@ LEFT_OUT = {
     r"bound": "minutes: tests/bayes_optimal/test_bracket.py",
     r"choose": "minutes: tests/test_choose.py",
     r"(.*out/cells|run docs/examples|subset search experiments/suite|subset predict three|evaluate "
-    r"experiments/evaluation/resimulated.parquet$)": "tests/docs/test_walks.py",
+    r"experiments/evaluation/resimulated.parquet --quiet$)": "tests/docs/test_walks.py",
     r"sensitivity": "needs a study with drawn parameters: tests/test_subset_cli.py",
     r"compare out/jordan-cpu": "needs the results of hours: tests/test_jordan_study.py",
     r"evaluate (out/complete|experiments/evaluation.*--html)": "minutes: tests/test_evaluate.py",

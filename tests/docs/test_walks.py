@@ -31,16 +31,18 @@ SHOWN = {
 
 
 def steps(text: str) -> list[list[str]]:
-    """Return what a reader does: `[name, content]` of a file, or the words of a process."""
-    found = []
+    """Return what a reader does: `[name, content]` of a file, or the words of a process. Programs
+    are one session, after the commands.
+    """
+    found, session = [], ""
     for name, content, kind, body in BLOCK.findall(text):
         if name:
             found.append([name, content])
         elif kind == "python":
-            found.append(["python", "-c", body])
+            session += body
         else:
             found += [["bash", "-ec", line] for line in re.findall(r"^\$ (.*)", body, re.MULTILINE)]
-    return found
+    return [*found, ["python", "-c", session]] if session else found
 
 
 def test_the_front_page_leads_to_each_walk():

@@ -167,6 +167,7 @@ def test_the_table_and_the_page_are_made_of_the_kept_files():
         name: (one["lower"], one["upper"]) for name, one in kept.items()
     }
     assert collect.rows() in (ROOT / "docs/bounds.md").read_text()
+    assert len(collect.every()) == len(jbrl.load_results("brackets"))
     for file in (ROOT / "experiments/bounds").glob("*.json"):
         entries = json.loads(file.read_text())
         assert entries["lower"] <= entries["upper"]
