@@ -22,8 +22,8 @@ from pathlib import Path
 
 import numpy as np
 
-from jbrl.agents.opps import formulas
-from jbrl.agents.opps.evaluation import OPERATIONS, SEED, Points, signed_points, value_points
+from jbrl.agents.opps import evaluation, formulas
+from jbrl.agents.opps.evaluation import OPERATIONS, SEED
 from jbrl.agents.opps.formulas import BINARY, DOMAINS, LARGEST_SET, TOKENS, UNARY
 from jbrl.base.errors import JbrlError, nearest
 
@@ -40,6 +40,35 @@ class Ranking:
     # undefined come last
     order: np.ndarray
     defined: int  # number of points where it is defined
+
+
+@dataclass(frozen=True)
+class Points:
+    """Points at which formulas are compared."""
+
+    coordinates: np.ndarray  # [3, P] float64, values of Q0, Q1, Q2
+    required: int  # a formula must be defined at the first so many points
+    ranked: int  # points from this one on are ranked
+    rounded: bool  # values are rounded before they are ranked
+
+
+def signed_points(seed: int, n_points: int = 1000) -> Points:
+    """Return uniform points of [-100, 100]^3, as in Castronovo et al. 2016; formulas must be
+    defined at all of them.
+    """
+    coordinates = evaluation.value_points(seed, n_points)[:, :n_points]
+    return Points(coordinates, required=n_points, ranked=0, rounded=False)
+
+
+def value_points(seed: int, n_points: int = 1000) -> Points:
+    """Return possible values of the Q-functions when no reward is negative.
+
+    A formula need not be defined where variables are 0 or equal. The points of `signed_points` come
+    first and are not ranked: they keep the language that of the paper, where log(Q0) is no formula
+    but log|Q0| is.
+    """
+    coordinates = evaluation.value_points(seed, n_points)
+    return Points(coordinates, required=2 * n_points, ranked=n_points, rounded=True)
 
 
 def enumerate_set(

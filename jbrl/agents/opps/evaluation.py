@@ -16,7 +16,6 @@ On the host, `check_defined` computes a formula at the points that distinguish f
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import chex
@@ -250,34 +249,16 @@ OPERATIONS: dict[str, Callable[..., np.ndarray]] = {
 }
 
 
-@dataclass(frozen=True)
-class Points:
-    """Points at which formulas are compared."""
+def value_points(seed: int, n_points: int = 1000) -> np.ndarray:
+    """Return points at which formulas are compared, [3, P] float64: values of Q0, Q1, Q2.
 
-    coordinates: np.ndarray  # [3, P] float64, values of Q0, Q1, Q2
-    required: int  # a formula must be defined at the first so many points
-    ranked: int  # points from this one on are ranked
-    rounded: bool  # values are rounded before they are ranked
-
-
-def signed_points(seed: int, n_points: int = 1000) -> Points:
-    """Return uniform points of [-100, 100]^3, as in Castronovo et al. 2016; formulas must be
-    defined at all of them.
+    First come uniform points of [-100, 100]^3, as in Castronovo et al. 2016, then possible values
+    of the Q-functions when no reward is negative: as many points of [0, 100]^3, half of them
+    uniform, half log-uniform above 0.01, since Q-values of different problems differ by orders of
+    magnitude. Then follow points on each face where one, two or all variables are exactly 0 and on
+    each plane where two are equal.
     """
-    coordinates = np.random.default_rng(seed).uniform(-100, 100, (3, n_points))
-    return Points(coordinates, required=n_points, ranked=0, rounded=False)
-
-
-def value_points(seed: int, n_points: int = 1000) -> Points:
-    """Return possible values of the Q-functions when no reward is negative: points of [0, 100]^3.
-
-    Half of them are uniform, half log-uniform above 0.01: Q-values of different problems differ by
-    orders of magnitude. Then follow points on each face where one, two or all variables are exactly
-    0 and on each plane where two are equal; a formula need not be defined there. The points of
-    `signed_points` come first and are not ranked: they keep the language that of the paper, where
-    log(Q0) is no formula but log|Q0| is.
-    """
-    signed = signed_points(seed, n_points).coordinates
+    signed = np.random.default_rng(seed).uniform(-100, 100, (3, n_points))
     rng = np.random.default_rng((seed, 1))
     low = np.log(_SMALLEST)
     spread = np.exp(rng.uniform(low, np.log(100), (3, n_points - n_points // 2)))
@@ -290,9 +271,7 @@ def value_points(seed: int, n_points: int = 1000) -> Points:
         plane = rng.uniform(0, 100, (3, _PER_FACE))
         plane[b] = plane[a]
         places.append(plane)
-    return Points(
-        np.concatenate(places, axis=1), required=2 * n_points, ranked=n_points, rounded=True
-    )
+    return np.concatenate(places, axis=1)
 
 
 def check_defined(expression: Expression) -> None:
@@ -302,7 +281,7 @@ def check_defined(expression: Expression) -> None:
       JbrlError: undefined at every one of many points of [-100, 100]^3, zeros and equal values
         among them.
     """
-    coordinates = value_points(SEED).coordinates
+    coordinates = value_points(SEED)
     stack: list[np.ndarray] = []
     with np.errstate(all="ignore"):
         for token in expression.tokens:

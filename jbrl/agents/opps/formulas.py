@@ -194,7 +194,7 @@ def formula_set(name: str, domain: str = "signed") -> tuple[Expression, ...]:
       name: `F1` … `F6`. Each set begins with the one before it.
       domain: `signed`: rankings of points of [-100, 100]^3, the reduction of the paper. `values`:
         rankings of what Q-functions can be when no reward is negative, a smaller set
-        (`evaluation.value_points`).
+        (`evaluation.value_points` beyond the first).
 
     Returns: the shipped set. `experiments/formula_sets.py` computes it.
 
