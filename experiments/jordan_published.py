@@ -19,7 +19,7 @@ sys.path.insert(0, str(ROOT))
 
 import jbrl  # noqa: E402
 from experiments import jordan_kept, jordan_ranking  # noqa: E402
-from jbrl.report import evaluation_figures as figures  # noqa: E402
+from jbrl.report import evaluation  # noqa: E402
 from jbrl.report.axes import Drawing, styles  # noqa: E402
 from jbrl.report.html import alone  # noqa: E402
 from jbrl.report.sensitivity import sensitivity as sensitivity_figure  # noqa: E402
@@ -143,12 +143,12 @@ def drawings(found: pd.DataFrame, whole: Evaluation | None) -> Iterator[tuple[st
     """Yield the figures by name."""
     looks = styles(ALGORITHMS)
     if whole is not None:
-        yield "aggregate", figures.aggregate(whole, looks)
+        yield "aggregate", evaluation.aggregate(whole, looks)
     for name in QUANTILES:
         rows = found[found["environment"] == name]
         if rows["algorithm"].nunique() > 1:
             samples = samples_of(jordan2020.known(rows))
-            drawing = figures.curves(samples, 0, BOOTSTRAP.delta, looks, quantiles=True)
+            drawing = evaluation.curves(samples, 0, BOOTSTRAP.delta, looks, quantiles=True)
             yield f"quantiles-{name}", drawing
     for environment, algorithm in SENSITIVE:
         trials = found[(found["environment"] == environment) & (found["algorithm"] == algorithm)]

@@ -12,7 +12,7 @@ from typer.testing import Result
 
 import jbrl
 from jbrl.report.axes import labels_of, styles
-from jbrl.report.evaluation_figures import curves, weights
+from jbrl.report.evaluation import curves, weights
 from jbrl.results import Results
 from jbrl.stats.evaluation.metrics import metrics, performance_profiles, probability_of_improvement
 from jbrl.stats.evaluation.ranking import AGGREGATE

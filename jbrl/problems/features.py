@@ -1,5 +1,5 @@
 """Numbers that describe a distribution over finite MDPs: what makes one problem unlike another, and
-whether float32 tells its actions apart.
+whether float32 distinguishes its actions.
 
 MDPs are drawn by NumPy and solved exactly, in float64, by policy iteration. With S states and A
 actions that takes, for each of the draws, some ten linear systems of S unknowns, and for the
