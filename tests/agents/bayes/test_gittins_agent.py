@@ -9,7 +9,10 @@ import pytest
 import jbrl
 from jbrl.agents.bayes.gittins import TIE_TOLERANCE, index_table
 from jbrl.base.errors import JbrlError
+from jbrl.mdp.dirichlet import distribution
 from jbrl.mdp.gittins import Arm
+from jbrl.problems.prior import DirichletPrior
+from tests.reference.trajectories import KEY, transition
 
 
 @pytest.mark.parametrize(
@@ -50,6 +53,20 @@ def test_it_pulls_arms_of_the_greatest_index_and_earns_the_optimum():
             assert indices[arm] >= max(indices) - 2 * TIE_TOLERANCE - 0.49 ** (12 - t / 2)
             if t < 22:
                 beliefs[arm][states[lane, t + 1] - 1] += 1
+
+
+@pytest.mark.parametrize("first", [0, 2])
+def test_any_state_may_be_that_of_the_bandit(first):
+    known = jbrl.problem('Bandit(arms=2,prior="1 1; 1 3")').mdps
+    weights, rewards = (
+        np.roll(array, first, (0, 2)) for array in (known.concentrations, known.rewards)
+    )
+    prior = DirichletPrior(distribution(weights, rewards, first), jnp.float32(0.7), 4)
+    agent = jbrl.agents.Gittins()
+    state = agent.train(KEY, prior)
+    lost = agent.observe(KEY, state, transition(first, 1, (first + 1) % 3))
+    for outcome in (lost, agent.observe(KEY, lost, transition((first + 1) % 3, 0, first))):
+        np.testing.assert_array_equal(outcome.counts, [[0, 0], [1, 0]])
 
 
 MANY = 'Bandit(prior="1 1 1 1 1")'  # outcomes

@@ -271,7 +271,7 @@ def part_of(drawn: np.random.Generator, *shape: int) -> tuple:
 
 def test_the_loss_of_four_decisions_is_that_by_hand():
     """Ratios of 1.5 and 0.5 with advantages of both signs, of which those up to 1.2 and from 0.8 on
-    count where that is less; errors of 2 with weight 0.5; half of 0.01 times the entropy, log 2.
+    count where that is less; errors of 3 with weight 0.5; half of 0.01 times the entropy, log 2.
     """
     ratios, advantages = np.array([1.5, 1.5, 0.5, 0.5]), np.array([-1.0, 1.0, 1.0, -1.0])
     numbers = (np.log(0.5) - np.log(ratios), advantages, np.full(4, 2.0))
@@ -279,9 +279,9 @@ def test_the_loss_of_four_decisions_is_that_by_hand():
         jnp.zeros((1, 4)), jnp.zeros(4, jnp.int32), *(jnp.asarray(v, jnp.float32) for v in numbers)
     )
     surrogate = jax.jit(lambda outputs, part: rounds.surrogate(outputs, part, AGENT, 0.5))
-    found = surrogate(jnp.zeros((3, 4)), part)
+    found = surrogate(jnp.zeros((3, 4)).at[-1].set(-1.0), part)
     gains = -1.5 + 1.2 + 0.5 - 0.8
-    assert float(found) == pytest.approx(4 * 0.5 * 2**2 - gains - 4 * 0.01 * 0.5 * np.log(2))
+    assert float(found) == pytest.approx(4 * 0.5 * 3**2 - gains - 4 * 0.01 * 0.5 * np.log(2))
 
 
 def test_gradients_are_those_of_finite_differences():
