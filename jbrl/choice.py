@@ -84,7 +84,9 @@ class Choice:
     standings: tuple[Standing, ...]
     seconds: float
     busy: str
-    trainings: tuple[float, ...]  # mean fresh scores by training, of one that trains; else empty
+    # mean scores of each training in the same fresh environments, of the recommended and of those
+    # tied with it that train; the first is that of the policy
+    trainings: Mapping[str, tuple[float, ...]]
     policy: Any = dataclasses.field(default=None, repr=False)  # the recommended, ready to act
 
     @property
@@ -95,6 +97,8 @@ class Choice:
                 f"No candidate could be tried on {self.problem} within {_time(self.budget)}: the "
                 f"one that is ready soonest needs a budget of about {_time(self.needed)}."
             )
+        if self.recommended is None and self.stopped == "budget":
+            return f"No candidate was ready on {self.problem} within {_time(self.budget)}."
         if self.recommended is None:
             why = "; ".join(f"{s.name}: {s.reason}" for s in self.standings[:3] if s.reason)
             return f"No candidate keeps the limits on {self.problem} ({why})."
@@ -110,14 +114,7 @@ class Choice:
         if self.range_assumed:
             low, high = self.score_range
             parts.append(f"It is assumed that scores lie between {low:.5g} and {high:.5g}")
-        if len(self.trainings) == 1:
-            parts.append("It was trained once: the answer is this policy, not this algorithm")
-        elif self.trainings:
-            low, high = min(self.trainings), max(self.trainings)
-            parts.append(
-                f"Trained {len(self.trainings)} times, it scores {low:.5g} to {high:.5g}; the "
-                "policy is that of the first training"
-            )
+        parts += [_trained(self, name, means) for name, means in self.trainings.items()]
         parts += [_at_looser_limits(self, one) for one in self.looser[:2]]
         if self.busy:
             parts.append(
@@ -195,6 +192,15 @@ def _scored(choice: Choice) -> str:
         f"mean score {mean:.5g} ({low:.5g} to {high:.5g}) in {choice.n_fresh:,} environments that "
         "the race has not seen"
     )
+
+
+def _trained(choice: Choice, name: str, means: tuple[float, ...]) -> str:
+    if len(means) == 1:
+        return "It was trained once: the answer is this policy, not this algorithm"
+    low, high = min(means), max(means)
+    text = f"Trained {len(means)} times, {name} scores {low:.5g} to {high:.5g}"
+    first = "; the policy is that of the first training"
+    return text + first * (name == choice.recommended)
 
 
 def _time(value: float | None) -> str:

@@ -5,7 +5,7 @@ seen, how much better any agent can be, and the limits at which the answer would
 import dataclasses
 import math
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -42,7 +42,7 @@ class Verdict:
         race.certified = self._is_certified
         self.stopped = "none"
         self.score: tuple[tuple[float, float, float], int] | None = None
-        self.trainings: list[float] = []  # mean scores of the recommended, by training
+        self.trainings: dict[str, tuple[float, ...]] = {}  # as of `Choice`
         self.bracket: tuple[float, float] | None = None
         self.looser: list[Looser] = []
         self.policy: Policy | None = None
@@ -62,8 +62,8 @@ class Verdict:
         """Score the recommended candidate afresh, and find what it rests on."""
         self.policy = racer.policy()
         fresh = self._score(racer)
-        if fresh is not None and isinstance(racer.agent, OfflineSearch):
-            self.trainings = [_mean(fresh), *self._trained_again(racer, len(fresh))]
+        if fresh is not None:
+            self._train_again(racer, fresh)
         self._loosen(racer)
         self._find_bracket(BRACKET_SHARE * self._left)
 
@@ -91,17 +91,34 @@ class Verdict:
         self.score = (_mean(fresh), *limits), n
         return fresh
 
-    def _trained_again(self, racer: Racer, n: int) -> Iterator[float]:
-        """Yield the mean score of further trainings, in the same environments."""
+    def _train_again(self, recommended: Racer, fresh: Floats) -> None:
+        """Score further trainings of the recommended and of those tied with it, in the same
+        environments.
+        """
+        n = len(fresh)
+        for name in dict.fromkeys((recommended.name, *self._tied())):
+            racer = self.race.by_name[name]
+            if not isinstance(racer.agent, OfflineSearch):
+                continue
+            if racer is recommended:
+                self.trainings[name] = (_mean(fresh), *self._trained(racer, range(1, TRAININGS), n))
+            elif len(means := tuple(self._trained(racer, range(TRAININGS), n))) > 1:
+                self.trainings[name] = means
+
+    def _trained(self, racer: Racer, numbers: Iterable[int], n: int) -> Iterator[float]:
+        """Yield the mean score of trainings number 0 (that of the race), 1, …, as long as there is
+        time.
+        """
         times: Any = racer.times
-        for number in range(1, TRAININGS):
-            if times.offline + times.compiling + racer.expected(n) > self._left:
+        for number in numbers:
+            learning = (times.offline + times.compiling) * bool(number)
+            if learning + racer.expected(n) > self._left:
                 return
             self.race.say(f"{racer.name}: training {number + 1}")
             try:
                 until = self.race.clock.spent + self._left
-                again = racer.trained_again(number, until)
-                yield _mean(self.race.clipped(again.play(FRESH, FRESH + n, until)))
+                one = racer.trained_again(number, until) if number else racer
+                yield _mean(self.race.clipped(one.play(FRESH, FRESH + n, until)))
             except (JbrlError, FloatingPointError, OutOfTimeError):
                 return
 
@@ -181,10 +198,8 @@ class Verdict:
         """Return the answer by what is known; nothing more is played."""
         course, race, rules = self.race, self.race.race, self.race.protocol
         winner = recommended = None
-        tied: list[str] = []
         if race is not None:
             winner, recommended = race.leader, self._cheapest()
-            tied = [n for n in race.running if n == winner or self._is_tied(n, winner)]
         outcome = "answered" if winner else "none"
         return Choice(
             problem=rules.test.short_name,
@@ -200,7 +215,7 @@ class Verdict:
             stopped=self.stopped,
             winner=winner,
             recommended=recommended,
-            tied=tuple(tied),
+            tied=tuple(self._tied()),
             score=self.score[0] if self.score else None,
             n_fresh=self.score[1] if self.score else 0,
             score_range=course.range if race else (0.0, 0.0),
@@ -213,7 +228,7 @@ class Verdict:
             standings=tuple(self._standing(racer, winner) for racer in course.racers),
             seconds=course.clock.spent,
             busy=course.busy,
-            trainings=tuple(self.trainings),
+            trainings=self.trainings,
             policy=self.policy,
         )
 
@@ -239,6 +254,13 @@ class Verdict:
             difference=race.difference(racer.name, leader),
             status=found.status if racer.name in race.left else status,
         )
+
+    def _tied(self) -> list[str]:
+        """Return the leader and those tied with it."""
+        race: Any = self.race.race
+        if race is None:
+            return []
+        return [n for n in race.running if n == race.leader or self._is_tied(n, race.leader)]
 
     def _is_tied(self, name: str, leader: str) -> bool:
         """Return whether a candidate may be better than the leader, or is within epsilon of it by

@@ -1,5 +1,6 @@
 """Choosing an agent: limits, the race, the answer, what is kept, and the command."""
 
+import dataclasses
 import itertools
 import json
 from importlib import import_module
@@ -19,9 +20,11 @@ from jbrl.choice import Choice, Standing, standing_rows
 from jbrl.chooser import Chooser
 from jbrl.cli.app import app
 from jbrl.environments.spec import Steps
+from jbrl.mdp.dirichlet import distribution
 from jbrl.play.protocol import Protocol
 from jbrl.play.stepping import Latency
 from jbrl.problems.lookup import problem
+from jbrl.problems.problem import DirichletProblem
 from jbrl.racer import Clock, Kept, OutOfTimeError, OverLimitError, Racer, Times
 from jbrl.stats.race import Race
 from jbrl.study.portfolio import Candidate, candidate, portfolio
@@ -297,9 +300,9 @@ def test_what_an_answer_rests_on(upper, monkeypatch):
     monkeypatch.setattr(verdict, "bound", lambda *_, **__: bracketed)
     clock: Any = SimulatedClock(100)
     clock.slow, racers = 1, []
-    means = {"over the limit": 30.0, "second": 2.99, "OPPS-DS": 3.0}
+    means = {"over the limit": 30.0, "second": 2.0, "BeliefPPO": 2.99, "OPPS-DS": 3.0}
     for name, mean in means.items():
-        agent = AGENTS["OPPS-DS" if name == "OPPS-DS" else "BEB"].agent()
+        agent = AGENTS[name if name in AGENTS else "BEB"].agent()
         one = Candidate(name, agent, 3.0, 2.0, 1e-5, 8, blind=False)
         racers.append(Simulated(one, protocol, Kept(None), clock))
         racers[-1].mean = mean
@@ -307,12 +310,48 @@ def test_what_an_answer_rests_on(upper, monkeypatch):
     choice = Verdict(Chooser(protocol, racers, clock=clock, **rules)).reach()
     assert (choice.stopped == "certified") == (upper == 1)
     assert choice.recommended == "OPPS-DS"
-    assert len(choice.trainings) == 3 and "Trained 3 times" in choice.sentence
+    for name in ("OPPS-DS", "BeliefPPO")[: 1 + (upper == 1)]:  # tied, where time is left
+        assert len(choice.trainings[name]) == 3
+        assert f"Trained 3 times, {name} scores" in choice.sentence
+    once = dataclasses.replace(choice, trainings={"OPPS-DS": (3.0,)})
+    assert "trained once: the answer is this policy" in once.sentence
     (looser,) = choice.looser
     assert (looser.name, looser.latency_seconds) == ("over the limit", 3e-3)
     assert looser.low < 27 < looser.high
     assert "At 3 ms per decision it would be over the limit, better by 27" in choice.sentence
     assert choice.bracket == (0.5, upper)
+
+
+@pytest.mark.parametrize(
+    ("states", "actions", "reward", "vain"),
+    [(2, 1, 1.0, True), (1, 2, 0.5, True), (2, 2, 1.0, False)],
+)
+def test_there_is_nothing_to_win_where_all_actions_or_rewards_are_one(
+    states, actions, reward, vain
+):
+    shape = (states, actions, states)
+    rewards = np.full(shape, reward, np.float32)
+    rewards[0, 0, 0] = 0.5
+    chosen = DirichletProblem("own", "own", distribution(np.ones(shape), rewards, 0))
+    protocol = Protocol(chosen, chosen, 256, 0, Steps(8), 0.95)
+    course: Any = Chooser(
+        protocol, [], limits=(1, 1), epsilon=0.1, confidence=0.95, clock=SimulatedClock(9)
+    )
+    course.range, _ = course._score_range()
+    assert course._is_vain() is vain
+
+
+def test_who_is_not_ready_in_time_breaks_no_limit(monkeypatch):
+    monkeypatch.setattr(import_module("jbrl.chooser"), "Racer", Simulated)
+    chosen, clock = problem("GC"), SimulatedClock(10)
+    protocol = Protocol(chosen, chosen, 256, 0, chosen.lifetime, 0.95)
+    clock.slow = 50  # type: ignore[attr-defined]
+    one = Candidate("slow", AGENTS["BEB"].agent(), 0.5, 0.5, 1e-5, 8, blind=False)
+    rules = {"limits": (60.0, 1e-3), "epsilon": 0.1, "confidence": 0.95}
+    racers = [Simulated(one, protocol, Kept(None), clock)]
+    choice = Verdict(Chooser(protocol, racers, clock=clock, **rules)).reach()  # type: ignore[arg-type]
+    assert choice.stopped == "budget" and choice.recommended is None
+    assert choice.sentence == "No candidate was ready on GC within 10 s."
 
 
 def test_means_stand_with_the_digits_of_their_errors():
