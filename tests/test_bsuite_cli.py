@@ -140,6 +140,8 @@ def test_import_says_what_is_there_and_makes_one_file(folder, tmp_path):
     found = table(call("import", folder / "A", "--to", path, "--format", "csv"))
     assert found["settings"].sum() == len(SWEEP) and len(found) == len(EXPERIMENTS)
     assert found["settings"].equals(found["of"])
+    partial = table(call("import", folder / "P", "--to", tmp_path / "p.csv", "--format", "csv"))
+    assert (partial["fewest_episodes"] < partial["most_episodes"]).any()
     again = table(call("score", path, "--format", "csv"))
     assert again.equals(table(call("score", folder / "A", "--format", "csv")))
 

@@ -363,6 +363,13 @@ def test_means_stand_with_the_digits_of_their_errors():
     assert [row[1] for row in standing_rows(standings)[1:]] == ["494 ± 132", "289 ± 141"]
 
 
+def test_a_training_that_would_not_end_in_time_is_not_begun():
+    course: Any = SimpleNamespace(clock=SimpleNamespace(left=4.0), writing=1.0)
+    times = SimpleNamespace(offline=1.0, compiling=1.0)
+    racer: Any = SimpleNamespace(times=times, expected=lambda n: n / 4)
+    assert list(Verdict(course)._trained(racer, range(1, 3), 6)) == []
+
+
 @pytest.mark.parametrize(("n_candidates", "certified"), [(1, True), (40, False)])
 def test_who_leads_by_chance_is_not_certified(n_candidates, certified):
     """The limit of one candidate is above the value that is asked for, those of 40 are not."""

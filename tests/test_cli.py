@@ -21,7 +21,7 @@ import jbrl
 from docs.tables import parameter_table, reference
 from jbrl.agents.registry import AGENTS
 from jbrl.cli.app import app
-from jbrl.cli.doctor import _notes
+from jbrl.cli.doctor import _cache, _notes
 from jbrl.cli.progress import Display
 from jbrl.environments.environment import ENVIRONMENTS
 from jbrl.play import compile_cache
@@ -414,9 +414,14 @@ def test_the_doctor_looks_after_compiled_programs(
     line = next(line for line in shown.stdout.splitlines() if line.startswith("compiled"))
     assert re.search(r"^free_gib +\d+\.\d$", shown.stdout, re.MULTILINE)
     assert line.startswith(f"compiled     kept: 1 programs, 0.0 MB in {tmp_path}; 1 damaged")
+    state, place = compile_cache.state, compile_cache.place
+    monkeypatch.setattr(compile_cache, "state", lambda where: state(tmp_path))
+    monkeypatch.setattr(compile_cache, "place", lambda where: place(tmp_path))
+    assert _cache(None).startswith("not kept (see --compile-cache); left from before: 1 programs")
     cleared = call("doctor", "--clear-cache", "--compile-cache", tmp_path).stdout
     assert cleared == f"{tmp_path}: 0.0 MB removed\n"
     assert not folder.exists() and tmp_path.exists()
+    assert _cache(None) == "not kept (see --compile-cache)"
 
 
 def test_the_doctor_knows_what_is_slow_or_wrong() -> None:

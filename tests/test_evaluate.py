@@ -11,8 +11,9 @@ import pytest
 from typer.testing import Result
 
 import jbrl
+from jbrl.report import content as doc
 from jbrl.report.axes import labels_of, styles
-from jbrl.report.evaluation import curves, weights
+from jbrl.report.evaluation import _improvement, curves, weights
 from jbrl.results import Results
 from jbrl.stats.evaluation.metrics import metrics, performance_profiles, probability_of_improvement
 from jbrl.stats.evaluation.ranking import AGGREGATE
@@ -154,6 +155,11 @@ def test_metrics_are_added_when_asked_for(table, tmp_path, monkeypatch):
     page = (tmp_path / "index.html").read_text()
     for text in ("IQM", "Performance profiles", "Probability of improvement"):
         assert text in page
+
+
+def test_a_probability_of_improvement_has_its_interval():
+    pairs = pd.DataFrame({"value": [0.6], "lower": [0.5], "upper": [0.7]}, index=[["a"], ["b"]])
+    assert _improvement(pairs, "a", "b") == doc.Cell("0.60", hint="0.500 to 0.700")
 
 
 def test_names_cannot_break_the_page_or_the_tables(tmp_path):

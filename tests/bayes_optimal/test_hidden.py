@@ -200,7 +200,7 @@ def test_merging_exchangeable_states_leaves_the_bound_valid():
     assert replications(hidden_of(apart, (3,), 3), 2, 512).mean() == pytest.approx(merged, rel=1e-3)
 
 
-def test_nothing_is_hidden_where_it_takes_too_long():
+def test_nothing_is_hidden_where_it_takes_too_long(monkeypatch):
     ahead = ahead_of(jbrl.problem(SMALL).mdps, 2)
     one = hidden_of(ahead, (1,), 3)
     least = one.seconds(hidden_ahead.LEAST_MDPS)
@@ -212,6 +212,8 @@ def test_nothing_is_hidden_where_it_takes_too_long():
     assert hide(ahead_of(jbrl.problem("UGrid").mdps, 0), np.random.SeedSequence(0)) == []
     certain = distribution(np.eye(2)[:, None].repeat(2, 1), np.ones((2, 2, 2)), 0)
     assert hide(ahead_of(certain, 0), np.random.SeedSequence(0)) == []
+    monkeypatch.setattr(hidden_ahead, "MOST_WORTHS", 1)
+    assert hidden_of(ahead, (1,), 3)._chunk == 1
 
 
 def test_threads_change_no_bit():

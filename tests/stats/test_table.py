@@ -15,7 +15,7 @@ from scipy import stats
 from jbrl.base.errors import JbrlError
 from jbrl.stats.evaluation.metrics import metrics, performance_profiles, probability_of_improvement
 from jbrl.stats.evaluation.samples import samples_of
-from jbrl.stats.table import evenly, factor95, few, is_training, samples, summarise
+from jbrl.stats.table import evenly, factor95, few, is_training, rows_of, samples, summarise
 from tests.stats.evaluation_cases import random_samples, table_of
 from tests.stats.tables import returns_of
 
@@ -30,6 +30,11 @@ def test_by_hand():
     assert (samples["n"], samples["mean"]) == (5, 5)
     assert samples["std"] == pytest.approx(math.sqrt(7), rel=1e-15)
     assert samples["ci95"] == pytest.approx(3.285141, abs=1e-5)
+
+
+def test_rows_are_those_of_the_agents_asked_for():
+    table = returns_of({("A", "{}"): [1, 2], ("A", "{1}"): [3], ("B", "{}"): [4]})
+    assert rows_of(table, table[table["parameters"] == "{}"])["score"].tolist() == [1, 2, 4]
 
 
 def test_published_width():

@@ -2,13 +2,15 @@
 published program.
 """
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from benchmarks.twins.opps import Formula as Twin
 from jbrl import play
 from jbrl.agents.opps.formulas import parse
-from jbrl.agents.opps.ranking import Formula, Linear
+from jbrl.agents.opps.ranking import Formula, Linear, linear_policies
 from jbrl.base.errors import JbrlError
 from jbrl.base.parameters import check_parameters
 from jbrl.problems.lookup import problem
@@ -31,6 +33,14 @@ def test_its_twin_decides_alike(formula, prior, test, n_environments, horizon):
         Formula(formula), prior, test, n_environments=n_environments, horizon=horizon
     ):
         assert disagreements(steps, Twin(problem(prior).mdps, parse(formula).tokens)) == []
+
+
+def test_a_weighted_sum_by_hand():
+    policies = linear_policies(["Q0", "Q2"], np.array([[3.0, 7.0], [1.0, -2.0]]))
+    q = (jnp.array([1.0, 0.0]), jnp.array([0.5, 2.0]))
+    values, defined = jax.vmap(lambda policy: policy.rank(q))(policies)
+    np.testing.assert_array_equal(values, [[6.5, 14.0], [0.0, -4.0]])
+    assert defined.all()
 
 
 @pytest.mark.slow
