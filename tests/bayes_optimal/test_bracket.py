@@ -15,7 +15,7 @@ from jbrl.bayes_optimal import bracket
 from jbrl.bayes_optimal import plan as plans
 from jbrl.bayes_optimal.plan import LEAST_MDPS, REPLICATIONS, Sizes, make_plan
 from jbrl.cli.app import app
-from jbrl.cli.choose import _lines
+from jbrl.cli.choose import _bracket
 from jbrl.mdp.counts import Layers
 from jbrl.mdp.model import make_model
 from jbrl.problems.problem import DirichletProblem
@@ -109,7 +109,7 @@ def test_ends_that_contradict_each_other_are_replaced(monkeypatch):
     found = jbrl.bound(two, discount=0.9, horizon=5, decisions=2, played=64)
     assert found.lower <= exact(two.mdps, 0.9, 5) <= found.upper
     assert found.confidence == 1
-    assert "certain" in _lines(found)[1]
+    assert "certain" in _bracket(found)[1]
 
 
 def test_what_is_known_without_a_sample_is_exact():
@@ -154,8 +154,8 @@ def test_a_bandit_of_a_long_lifetime_is_known_to_within_an_error():
     assert found.confidence == 1
     assert found.close
     assert found.lower - 1e-9 <= ahead.lower <= found.upper + 1e-9
-    assert "exact to within" in _lines(found)[1]
-    assert "Gittins indices" in _lines(found)[2]
+    assert "exact to within" in _bracket(found)[1]
+    assert "Gittins indices" in _bracket(found)[2]
 
 
 def test_the_command_says_what_a_bracket_assumes_and_what_it_may_not_see():
@@ -166,7 +166,7 @@ def test_the_command_says_what_a_bracket_assumes_and_what_it_may_not_see():
         lower_end=bracket.End(0.0, 0.975, 1.0, 0.5, {"n_mdps": 64}, bracket.RANGE),
         rarest=6e-5,
     )
-    text = "\n".join(_lines(played))
+    text = "\n".join(_bracket(played))
     assert "certified, confidence 95%" in text
     assert "assumes the range of returns" in text
     assert "of 64 MDPs played, the rarest outcome of a decision is expected in 6e-05" in text
@@ -253,7 +253,7 @@ def test_the_command_says_what_limits_the_decisions(by, monkeypatch):
     assert plan.limited_by == by
     end = bracket.End(1.0, 1.0, 1.0, 0.0, {"method": "exact"})
     found = bracket.Bracket("p", "d", 0.9, 9, 2, 1, 1, 1, None, 9, end, end, 0, plan.limited_by)
-    assert f"decisions looked ahead: 2, as far as the {by} allows" in "\n".join(_lines(found))
+    assert f"decisions looked ahead: 2, as far as the {by} allows" in "\n".join(_bracket(found))
     assert found.as_dict()["limited_by"] == by
     asked = make_plan(layers, "unlike", 250, 1, None, memory, 1)
     assert asked.limited_by is None
