@@ -19,7 +19,7 @@ PAGE = (ROOT / "docs/quickstart.md").read_text(encoding="utf-8")
 WALKS = dict(re.findall(r"^## (.*)\n((?:(?!^## ).*\n)*)", PAGE, re.MULTILINE))
 # a file with the name that stands before it, a program, or lines with commands
 BLOCK = re.compile(
-    r"`(\S+)`[^`]*?:\n\n```(?:toml|csv)\n(.*?)```|```(python|console)\n(.*?)```", re.S
+    r"`(\S+)`[^`]*?:\n\n```(?:toml|text)\n(.*?)```|```(python|console)\n(.*?)```", re.S
 )
 SHOWN = {
     "Reproduce a cell, add an agent": ["BEB", "agrees", "2 of 48", "CuriousQ"],
