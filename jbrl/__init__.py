@@ -94,7 +94,7 @@ if TYPE_CHECKING:  # the public names, written once: editors read this block, an
     from jbrl.stats.paired_test import paired_z as paired_z
     from jbrl.stats.table import summarise as summarise
 
-__version__ = "0.1.0"
+__version__ = "1.0.0"
 
 # module of each public name, read from the block above
 _HOME: dict[str, str] = {

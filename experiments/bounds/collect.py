@@ -102,18 +102,28 @@ def narrowest() -> list[dict]:
     return found
 
 
+def certified(kept: dict) -> str:
+    """Return which ends hold whatever the distribution of returns is."""
+    ends = {side: kept[f"{side}_end"] for side in ("lower", "upper")}
+    # an end without sampling error needs no assumption; one that names none has Student's limit
+    held = [side for side, end in ends.items() if end["confidence"] == 1 or end.get("assumes")]
+    if len(held) == 2:
+        return "both ends"
+    return f"{held[0]} end" if held else "neither"
+
+
 def rows() -> str:
     """Return the table of the page."""
     lines = [
-        "| problem | D | lower end | upper end | width | shown the MDP |",
-        "|---|---:|---:|---:|---:|---:|",
+        "| problem | D | lower end | upper end | width | certified | shown the MDP |",
+        "|---|---:|---:|---:|---:|---|---:|",
     ]
     for one in narrowest():
         width = (one["upper"] - one["lower"]) / one["lower"]
         shown = "–" if one["clairvoyant"] is None else f"{one['clairvoyant']:.4g}"
         lines.append(
             f"| {one['problem']} | {one['decisions']} | {one['lower']:.4g} | {one['upper']:.4g} "
-            f"| {width:.1%} | {shown} |"
+            f"| {width:.1%} | {certified(one)} | {shown} |"
         )
     return "\n".join(lines) + "\n"
 
