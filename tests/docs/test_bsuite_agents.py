@@ -2,13 +2,16 @@
 agents what their scores say.
 """
 
+import dataclasses
+import tomllib
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import jbrl
-from experiments import bsuite_published, deep_on_mdps
+from experiments import bsuite_published, bsuite_ten, deep_on_mdps
 from jbrl.stats.bsuite import scores
 from jbrl.stats.bsuite.logs import Run
 
@@ -121,6 +124,52 @@ def test_the_steps_of_the_agent_with_memory_and_the_seeds_of_the_testing_sweep()
     assert all(run.finished for run in found.runs)
     *others, last = bsuite_published.SEEDED
     assert f"{', '.join(others)} and {last} have played each of them with three seeds" in PAGE
+
+
+STATIC = ROOT / "docs" / "_static" / "bsuite"
+
+
+def test_the_ten_settings_are_chosen_by_the_kept_logs(sweep):
+    suite = bsuite_ten.suite_of(sweep)
+    kept = (STATIC / "ten-settings.md").read_text().splitlines()
+    steps = {run.bsuite_id: run.columns["steps"][-1] for run in sweep.runs if run.agent == "DQN"}
+    assert bsuite_ten.settings_table(suite, steps) == kept
+    study = tomllib.loads((ROOT / "experiments" / "bsuite-ten.toml").read_text())
+    played = [one["test"].removeprefix("bsuite/") for one in study["experiments"]]
+    assert sorted(played) == sorted(bsuite_ten.chosen(suite).values())
+    hard = suite.settings.filter(regex="deep_sea|swingup").drop(index=["Scripted", "Random"])
+    assert hard.shape[1] == 62
+    assert (hard > 0.5).any().sum() == 2
+
+
+def test_an_agent_that_is_left_out_has_no_part_in_the_choice(sweep):
+    """Scores of the agent that is left out may be anything; those of another change the choice."""
+    suite = bsuite_ten.suite_of(sweep)
+    settings = suite.settings.copy()
+    settings.loc["PPO"] = 1 - settings.loc["PPO"]
+    other = dataclasses.replace(suite, settings=settings)
+    assert bsuite_ten.chosen(other, "PPO") == bsuite_ten.chosen(suite, "PPO")
+    assert bsuite_ten.chosen(other) != bsuite_ten.chosen(suite)
+
+
+def test_of_equal_settings_the_first_of_the_sweep_is_chosen():
+    names = [f"deep_sea/{number}" for number in range(21)]
+    assert bsuite_ten.members("deep_sea")[:21] == names
+    every = {name: [0.5, 0.1] for name in bsuite_ten.SWEEP}
+    experiments = {name: [0.5, 0.1] for name in bsuite_ten.EXPERIMENTS}
+    agents = ["A", "B"]
+    suite = bsuite_ten.Suite(
+        pd.DataFrame(experiments, agents), pd.DataFrame(every, agents), pd.DataFrame()
+    )
+    ten = bsuite_ten.chosen(suite)
+    assert set(ten.values()) == {bsuite_ten.members(family)[0] for family in ten}
+    assert bsuite_ten.estimates(suite.settings, ten).to_list() == pytest.approx([0.5, 0.1])
+
+
+@pytest.mark.slow
+def test_errors_on_agents_left_out_are_those_of_the_kept_logs(sweep):
+    lines = bsuite_ten.errors_table(bsuite_ten.suite_of(sweep))
+    assert lines == (STATIC / "ten-errors.md").read_text().splitlines()
 
 
 COMPARISON = " ".join((deep_on_mdps.ROOT / "docs" / "published-comparison.md").read_text().split())
