@@ -1,16 +1,16 @@
 """Statistics of any scores as functions: what `jbrl evaluate` and `jbrl subset` print.
 
-A source of scores is a file (`jbrl.stats.score_files`), results of a study or an archive of them,
-or a table in memory with the columns algorithm, environment, score.
+A source of scores is a file (`jbrl.stats.score_files`), results of a study or an archive of them
+(a folder or `jbrl.Results`), or a table in memory with the columns algorithm, environment, score.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pandas as pd
 
-from jbrl.base.errors import JbrlError
+from jbrl.base.errors import JbrlError, expect
 from jbrl.base.schema import AGENT
 from jbrl.results import Results
 from jbrl.stats.evaluation import EvaluateOptions
@@ -26,7 +26,8 @@ if TYPE_CHECKING:  # subsets need JAX, evaluations mostly do not
     from jbrl.stats.subset.problem import Search
     from jbrl.stats.subset.search import Outcome
 
-Source: TypeAlias = str | Path | pd.DataFrame
+Source: TypeAlias = str | Path | pd.DataFrame | Results
+Place: TypeAlias = str | Path | pd.DataFrame
 Progress = Callable[[str, int, int], Any]  # what is being done, how much is done, and of how much
 LOW, HIGH = "Random", "Optimal"  # the algorithms whose scores are the references of a study
 
@@ -108,7 +109,11 @@ def samples_from(
     if isinstance(sources, Samples):
         return sources
     options = options or EvaluateOptions()
-    places = [sources] if isinstance(sources, str | Path | pd.DataFrame) else sources
+    expect("options", options, EvaluateOptions, "jbrl.EvaluateOptions(…)")
+    given: Any = sources
+    if isinstance(given, Source) or not isinstance(given, Iterable):
+        given = [given]
+    places = [_place(source) for source in given]
     every = together([_trials(place, number, options) for number, place in enumerate(places, 1)])
     rows = restrict(every, algorithms=options.algorithms, environments=options.environments)
     bounds, identical = None, []
@@ -129,7 +134,17 @@ def samples_from(
     return samples_of(rows, bounds=bounds, identical=identical, self_half=not options.plug_in)
 
 
-def _trials(source: Source, number: int, options: EvaluateOptions) -> tuple[str, pd.DataFrame]:
+def _place(source: Source) -> Place:
+    """Return the folder of results; other sources are returned as they are.
+
+    Raises:
+      JbrlError: none of the kinds of source.
+    """
+    expect("scores", source, Source, "a file, a table of pandas, or results of a study")
+    return source.store.folder if isinstance(source, Results) else source
+
+
+def _trials(source: Place, number: int, options: EvaluateOptions) -> tuple[str, pd.DataFrame]:
     """Return the name of a source, and its score table with the columns that distinguish trials."""
     if isinstance(source, pd.DataFrame):
         name = f"table {number}"
@@ -151,7 +166,7 @@ def subset(
     search: "Search | None" = None,
     preparation: "Preparation | None" = None,
     *,
-    references: Source | None = None,
+    references: Place | None = None,
     columns: Mapping[str, str] | None = None,
     ask: Sequence[Sequence[str]] = (),
     progress: Callable[[int, int], None] | None = None,
@@ -177,6 +192,7 @@ def subset(
     from jbrl.stats.subset.problem import Search
     from jbrl.stats.subset.search import search as search_all
 
+    source = _place(source)
     table, known = subset_table(source, columns, references)
     name = "table" if isinstance(source, pd.DataFrame) else str(source)
     prepared = prepare(table, preparation or preparation_of(source, known), known, name=name)
@@ -184,7 +200,7 @@ def subset(
     return search_all(prepared, search or Search(), asked=asked, progress=progress)
 
 
-def preparation_of(source: Source, references: pd.DataFrame | None) -> "Preparation":
+def preparation_of(source: Place, references: pd.DataFrame | None) -> "Preparation":
     """Return how scores of a source are prepared, unless told otherwise."""
     from jbrl.stats.subset.preparation import Preparation
 
@@ -195,7 +211,7 @@ def preparation_of(source: Source, references: pd.DataFrame | None) -> "Preparat
 
 
 def subset_table(
-    source: Source, columns: Mapping[str, str] | None = None, references: Source | None = None
+    source: Place, columns: Mapping[str, str] | None = None, references: Place | None = None
 ) -> tuple[pd.DataFrame, pd.DataFrame | None]:
     """Return the columns algorithm, environment, score of a source, missing scores having no row,
     and its references; arguments as of `subset`.
@@ -214,7 +230,7 @@ def subset_table(
 
 
 def _subset_table(
-    source: Source, columns: Mapping[str, str]
+    source: Place, columns: Mapping[str, str]
 ) -> tuple[pd.DataFrame, pd.DataFrame | None]:
     """Return the scores of a source; and, of a study, the means of Random and of Optimal."""
     if isinstance(source, pd.DataFrame):

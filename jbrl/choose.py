@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from jbrl.agents.complete import is_oracle
-from jbrl.base.errors import JbrlError, shown
+from jbrl.base.errors import JbrlError, as_path, shown
 from jbrl.base.files import write_whole
 from jbrl.base.parameters import parse_seconds
 from jbrl.choice import Choice
@@ -83,7 +83,7 @@ def choose(
     lifetime = lifetime_of(chosen, horizon, episodes)
     protocol = Protocol(chosen, chosen, PLANNED, seed, lifetime, discount)
     field = _field(candidates, protocol, *limits)
-    folder = None if out is None else Path(out)
+    folder = None if out is None else as_path("out", out)
     kept = Kept(folder)
     verdict = Verdict(
         Chooser(

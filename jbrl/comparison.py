@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from jbrl.base.errors import JbrlError
+from jbrl.base.errors import JbrlError, as_path
 from jbrl.base.schema import RETURNS
 from jbrl.results import Results
 from jbrl.stats import two_studies
@@ -84,7 +84,7 @@ def read(source: str | Path) -> Side:
     Raises:
       JbrlError: `source` is neither results of a study nor a file of returns.
     """
-    path = Path(source)
+    path = as_path("results", source)
     if path.is_file():
         returns = _read_file(path)
         return Side(str(path), returns, returns[list(PAIR)].drop_duplicates(), {})

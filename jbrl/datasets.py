@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from jbrl.base.errors import JbrlError, Register, nearest, shown
+from jbrl.base.errors import JbrlError, Register, expect, nearest, shown
 from jbrl.policy import Policy, load_policy
 from jbrl.results import Results
 
@@ -62,6 +62,7 @@ def load_results(name: str) -> Results | pd.DataFrame:
     >>> jbrl.load_results("castronovo2016").returns["score"].size
     310000
     """
+    expect("dataset", name, str, 'the name of one, for example "castronovo2016"')
     place = _checked(DATASETS[name])
     if place.is_dir():
         return Results(place)

@@ -10,7 +10,7 @@ The marks are those of the report. In a notebook, figures show below the cell th
 
 import io
 import sys
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import matplotlib as mpl
 import numpy as np
@@ -18,7 +18,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from jbrl.base.errors import JbrlError, nearest, shown
+from jbrl.base.errors import JbrlError, expect, nearest, shown
 from jbrl.base.notebook import running
 from jbrl.report import figures
 from jbrl.report.axes import (
@@ -43,6 +43,7 @@ TIMES = {
 }
 
 
+@runtime_checkable
 class HasSections(Protocol):
     """A source of experiments, for example `jbrl.Results`."""
 
@@ -123,6 +124,8 @@ def returns(played: Any, *, bins: int = 30) -> Axes:
     Args:
       played: anything with `returns`, [N].
     """
+    if not hasattr(played, "returns"):
+        raise JbrlError(f"played = {shown(played)}: expected what jbrl.play returns")
     sample = np.asarray(played.returns, np.float64)
     sample = sample[~np.isnan(sample)]
     with mpl.rc_context(LOOK):
@@ -145,6 +148,7 @@ def svg(section: Section) -> str:
 
 def _section(results: HasSections, experiment: str | None) -> tuple[Section, dict[str, Style]]:
     """Return the experiment of that name, and the styles of all algorithms of the study."""
+    expect("results", results, HasSections, 'results of a study, as jbrl.Results("out")')
     parts = results.sections()
     named = {part.name: part for part in parts}
     if experiment is None:

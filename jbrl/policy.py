@@ -30,7 +30,7 @@ import numpy as np
 from jbrl.agents.complete import Distribution, is_oracle, parameters_of
 from jbrl.agents.registry import registered_name, shown_name
 from jbrl.base import notebook
-from jbrl.base.errors import JbrlError, shown
+from jbrl.base.errors import JbrlError, as_path, shown
 from jbrl.base.files import write_whole
 from jbrl.base.plugins import is_outside, source_digest
 from jbrl.environments.spec import Episodes, Lifetime, OneHot, Steps, check_count
@@ -129,7 +129,7 @@ class Policy:
         Raises:
           JbrlError: the file is missing or damaged, or of another policy.
         """
-        header, arrays = read_arrays(Path(path))
+        header, arrays = read_arrays(as_path("path", path))
         wanted = {"kind": "life", "format": FORMAT, "policy": self.digest}
         if header | wanted != header:
             raise JbrlError(f"{path}: no life of this policy: expected one that it has saved")
@@ -207,7 +207,7 @@ class Policy:
           JbrlError: the folder exists or cannot be written, or another process could not find the
             agent or the problem by its name.
         """
-        target = Path(folder)
+        target = as_path("folder", folder)
         check_count("decisions", decisions)
         if limits is not None and not isinstance(limits, Mapping):
             raise JbrlError(
@@ -507,7 +507,7 @@ def load_policy(folder: str | Path, *, compile_cache: str | Path | None = None) 
     run_inline()
     if compile_cache is not None:
         cache.use(compile_cache)
-    place = Path(folder)
+    place = as_path("folder", folder)
     about = read_about(place)
     _, arrays = read_arrays(place / ARRAYS)
     try:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from jbrl.base.errors import JbrlError
+from jbrl.base.errors import JbrlError, as_path
 from jbrl.base.schema import AGENT
 from jbrl.stats.brackets import of_experiments, with_digests
 from jbrl.stats.table import agent_names, check_returns, factor95, named_of, oracles_of, summarise
@@ -42,6 +42,7 @@ class Results:
     """
 
     def __init__(self, folder: str | Path) -> None:
+        folder = as_path("folder", folder)
         self.store: Store | Archive = Archive(folder) if Archive.is_one(folder) else Store(folder)
         self.manifest = self.store.manifest()
 
@@ -225,7 +226,7 @@ class Results:
             self._pooled(),
             self.returns,
             with_digests(self.manifest, self.units),
-            Path(out) if out else self.store.folder / "report",
+            as_path("out", out) if out else self.store.folder / "report",
             self.strategies,
             form,
             self._metrics,

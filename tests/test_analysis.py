@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 import jbrl
-from jbrl.analysis import _study_table
+from jbrl.analysis import _study_table, samples_from
 from jbrl.base.errors import JbrlError
 from jbrl.stats.evaluation.ranking import evaluate
 from jbrl.stats.evaluation.samples import samples_of
@@ -78,3 +78,11 @@ def test_metrics_are_three_tables(table):
 def test_the_environment_that_is_the_mean_of_all_is_found(table):
     found = jbrl.subset(table, Search(size=1, criterion="in-sample"), Preparation(target="mean"))
     assert found.best.subset == ("E3",) and found.best.r2 == pytest.approx(1)
+
+
+def test_results_are_read_as_their_folder_is():
+    results = jbrl.load_results("bandits")
+    options = jbrl.EvaluateOptions(algorithms=["Random", "e-Greedy"])
+    one, other = (samples_from(source, options) for source in (results, results.store.folder))
+    assert one.algorithms == other.algorithms and one.environments == other.environments
+    assert all(map(np.array_equal, one.counts, other.counts))

@@ -14,6 +14,7 @@ import pytest
 from typer.testing import Result
 
 import jbrl
+import jbrl.plot
 from jbrl.agents import registry
 from jbrl.problems.problem import DirichletProblem, EnvironmentProblem
 from tests.terminal import call, refused, rows
@@ -360,6 +361,15 @@ def test_a_unit_that_fails_is_recorded_and_the_others_go_on(study, tmp_path, mon
 NO_DISTRIBUTION = jbrl.DirichletMDPs(-1, 1, 1)  # type: ignore[arg-type]
 
 
+GRID = jbrl.DirichletMDPs(np.ones((2, 2, 2)), np.ones((2, 2, 2)), 0)  # type: ignore[arg-type]
+
+
+def simulated(**arguments: Any) -> Any:
+    problem = jbrl.problem("GC")
+    given = {"agent": jbrl.agents.Random(), "environment": problem, "key": problem.key(0)}
+    return jbrl.simulate(**given | arguments)
+
+
 TWICE = pd.DataFrame([["A", "x", 1, 1]], columns=["algorithm", "environment", "score", "score"])
 COMPLEX = pd.DataFrame({"algorithm": ["A", "B"], "environment": "x", "score": 1j})
 WIDE = pd.DataFrame(np.zeros((1, 50_000)))
@@ -380,6 +390,31 @@ WIDE = pd.DataFrame(np.zeros((1, 50_000)))
         (lambda: jbrl.evaluate(COMPLEX), "score = 1j: expected a finite number (and 1 more)"),
         (lambda: jbrl.evaluate(WIDE), "(columns found: 0, 1, 2"),
         (lambda: jbrl.Episodes(float("nan")), "episodes = nan: expected an integer from 1"),
+        (lambda: jbrl.load_results(["brackets"]), "['brackets']: expected the name of one, for"),
+        (lambda: jbrl.load_pretrained("GC", compile_cache=3), "compile_cache = 3: expected a path"),
+        (lambda: jbrl.load_policy(None), "folder = None: expected a path"),
+        (lambda: jbrl.Results(3), "folder = 3: expected a path"),
+        (lambda: jbrl.run(None, "out"), "study = None: expected a path"),
+        (lambda: jbrl.compare(3), "results = 3: expected a path"),
+        (lambda: jbrl.choose("GC", out=3), "out = 3: expected a path"),
+        (lambda: jbrl.bound("GC", agents=3), "agents = 3: expected names of agents, or"),
+        (lambda: jbrl.problem(GRID), "=array([[[1., 1.], [1., 1.]], [[1"),
+        (lambda: jbrl.problem("GC").key("a"), "seed = 'a': expected an integer from 0"),
+        (lambda: simulated(key="key"), "key = 'key': expected a key of JAX, as problem.key("),
+        (lambda: simulated(index=1.5), "index = 1.5: expected an integer from 0"),
+        (lambda: simulated(lifetime=10), "lifetime = 10: expected for example jbrl.Steps(250)"),
+        (lambda: simulated(prior=3), "prior = 3: expected a problem or a prior"),
+        (lambda: jbrl.evaluate(None), "scores = None: expected a file, a table of pandas, or"),
+        (lambda: jbrl.evaluate("x.csv", 3), "options = 3: expected jbrl.EvaluateOptions"),
+        (lambda: jbrl.metrics([3]), "scores = 3: expected a file, a table of pandas, or"),
+        (lambda: jbrl.subset(3), "scores = 3: expected a file, a table of pandas, or"),
+        (lambda: jbrl.summarise(np.ones(3)), "returns = array([1., 1., 1.]): expected a table"),
+        (lambda: jbrl.paired_z("a", "b"), "the first sample = 'a': expected one number per"),
+        (lambda: jbrl.paired_z([[1, 2]], [[1, 2]]), "first sample = [[1, 2]]: expected one number"),
+        (lambda: jbrl.paired_z([1], [2], level="a"), "level = 'a': expected a number between"),
+        (lambda: jbrl.plot.scores("x"), "results = 'x': expected results of a study, as jbrl.Res"),
+        (lambda: jbrl.plot.returns("x"), "played = 'x': expected what jbrl.play returns"),
+        (lambda: jbrl.register_agent(jbrl.Agent), "Agent'>: expected a text, as in @register_agen"),
     ],
 )
 def test_a_wrong_argument_in_python_is_refused_in_one_sentence(given, message):

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 
 from jbrl.agents.complete import played_agent
-from jbrl.base.errors import JbrlError, Register, nearest, shown, with_hints
+from jbrl.base.errors import JbrlError, Register, expect, nearest, shown, with_hints
 from jbrl.base.host_values import find_host_values, refusal
 from jbrl.base.parameters import check_parameters
 from jbrl.base.plugins import find_class, is_outside, source_digest, summary
@@ -40,6 +40,7 @@ AgentClass = TypeVar("AgentClass", bound=type[Agent])
 @dataclass_transform(frozen_default=True)
 def register_agent(name: str, *, cite: str = "") -> Callable[[AgentClass], AgentClass]:
     """Make the class a record and list it under `name` (class decorator)."""
+    expect("register_agent: name", name, str, 'a text, as in @register_agent("Mine")')
 
     def register(cls: AgentClass) -> AgentClass:
         made: Any = with_hints(record(cls), name)

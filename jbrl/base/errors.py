@@ -4,6 +4,9 @@ import dataclasses
 import difflib
 import functools
 from collections.abc import Callable, Iterable
+from os import PathLike
+from pathlib import Path
+from types import UnionType
 from typing import Any, TypeVar
 
 Entry = TypeVar("Entry")
@@ -40,7 +43,24 @@ def shown(value: object, text: Callable[[object], str] = repr) -> str:
         return "an integer of thousands of digits"
     except RecursionError:
         return "a value nested too deeply"
+    written = " ".join(written.split()) if "\n" in written else written  # of an array
     return written if len(written) <= LONGEST else written[: LONGEST - 1] + "…"
+
+
+def expect(name: str, value: object, kinds: type | UnionType, accepted: str) -> None:
+    """Refuse a value that is of none of `kinds`; the message says what is accepted."""
+    if not isinstance(value, kinds):
+        raise JbrlError(f"{name} = {shown(value)}: expected {accepted}")
+
+
+def as_path(name: str, value: object) -> Path:
+    """Return a value as a path.
+
+    Raises:
+      JbrlError: neither a text nor a path.
+    """
+    expect(name, value, str | PathLike, "a path")
+    return Path(value)  # type: ignore[arg-type]
 
 
 def listed(names: Iterable[object]) -> str:

@@ -12,7 +12,7 @@ import numpy as np
 from jbrl.agents.bayes.look_ahead import LookAheadAgent, begin, deepest, plan_ahead
 from jbrl.agents.complete import played_agent
 from jbrl.agents.registry import AGENTS, find_agent
-from jbrl.base.errors import JbrlError
+from jbrl.base.errors import JbrlError, expect
 from jbrl.base.plugins import is_outside, source_digest
 from jbrl.bayes_optimal.limits import Chance
 from jbrl.mdp.counts import Layers
@@ -70,7 +70,9 @@ def find_agents(
     Raises:
       JbrlError: no such agent, one that cannot use the prior, or one that is shown the MDP.
     """
+    expect("agents", agents, Sequence | Mapping, "names of agents, or agents by their names")
     if not isinstance(agents, Mapping):
+        agents = [agents] if isinstance(agents, str) else agents
         agents = {name: find_agent(name, Path.cwd()).agent() for name in agents}
     for name, agent in agents.items():
         protocol.check_agent(agent, name)

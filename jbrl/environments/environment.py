@@ -18,7 +18,7 @@ import numpy as np
 from jax import Array
 from typing_extensions import TypeVar
 
-from jbrl.base.errors import JbrlError, Register, shown, with_hints
+from jbrl.base.errors import JbrlError, Register, expect, shown, with_hints
 from jbrl.base.host_values import find_host_values, refusal
 from jbrl.base.plugins import explained, is_outside, summary
 from jbrl.base.pytree import record
@@ -155,6 +155,7 @@ def register_environment(name: str, *, cite: str = "") -> Callable[[type], type]
 
     Its fields are parameters, which `name(field=value)` sets.
     """
+    expect("register_environment: name", name, str, 'a text, as in @register_environment("Mine")')
 
     def register(cls: type) -> type:
         if name in ENVIRONMENTS:

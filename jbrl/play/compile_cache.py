@@ -22,7 +22,7 @@ import zlib
 from dataclasses import dataclass
 from pathlib import Path
 
-from jbrl.base.errors import JbrlError
+from jbrl.base.errors import JbrlError, as_path
 from jbrl.play import executables
 from jbrl.play.machine import processor, processor_features, versions
 
@@ -49,7 +49,7 @@ def place(where: str | Path) -> Path:
     directory.
     """
     if str(where) != AUTO:
-        return Path(where).expanduser().absolute()
+        return as_path("compile_cache", where).expanduser().absolute()
     caches = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
     return Path(caches).expanduser() / "jbrl" / "compiled"
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from jbrl.base.errors import JbrlError
+from jbrl.base.errors import JbrlError, expect
 from jbrl.base.plugins import is_outside, source_digest
 
 if TYPE_CHECKING:  # results are read without JAX
@@ -164,6 +164,7 @@ def select(units: Sequence[Unit], only: str | None = None, shard: str | None = N
     """
     chosen = list(units)
     if only is not None:
+        expect("only", only, str, "a regular expression")
         try:
             pattern = re.compile(only)
         except re.error as error:
@@ -183,7 +184,7 @@ def select(units: Sequence[Unit], only: str | None = None, shard: str | None = N
 
 
 def _shard(text: str) -> tuple[int, int]:
-    parts = re.fullmatch(r"(\d+)/(\d+)", text.strip())
+    parts = re.fullmatch(r"(\d+)/(\d+)", str(text).strip())
     number, total = (int(parts[1]), int(parts[2])) if parts else (0, 0)
     if not 1 <= number <= total:
         raise JbrlError(

@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from jbrl.base.errors import JbrlError, nearest, shown
+from jbrl.base.errors import JbrlError, expect, nearest, shown
 from jbrl.base.parameters import check_known, check_parameters
 from jbrl.base.plugins import explained, find_class, summary
 from jbrl.environments.environment import ENVIRONMENTS, Environment
@@ -108,10 +108,7 @@ def problem(name: str | Path, base: Path | None = None) -> Problem:
     >>> jbrl.problem("GC(n_states=8)").mdps.concentrations.shape
     (8, 3, 8)
     """
-    if not isinstance(name, str | Path):
-        raise JbrlError(
-            f'problem = {shown(name)}: expected a problem, or the name of one, for example "GC"'
-        )
+    expect("problem", name, str | Path, 'a problem, or the name of one, for example "GC"')
     text, base = str(name), base or Path.cwd()
     if text.casefold().endswith(".json"):
         return read_json(base / text)

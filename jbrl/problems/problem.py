@@ -21,7 +21,7 @@ from jbrl.base.errors import JbrlError, Register
 from jbrl.base.plugins import is_outside, source_digest, summary
 from jbrl.base.schema import MetricFigure
 from jbrl.environments.environment import ENVIRONMENTS, Environment, as_arrays, check_environment
-from jbrl.environments.spec import Discrete, Episodes, Lifetime, Spec, Steps
+from jbrl.environments.spec import Discrete, Episodes, Lifetime, Spec, Steps, check_count
 from jbrl.mdp.dirichlet import DirichletMDPs, check_mdps
 from jbrl.mdp.sampling import stream
 from jbrl.problems.prior import DirichletPrior, EnvironmentPrior, Prior
@@ -59,6 +59,8 @@ class Problem:
 
     def key(self, seed: int) -> Array:
         """Return the key that all randomness of a seed comes from."""
+        if not hasattr(seed, "dtype"):  # of arrays, which JAX may trace
+            check_count("seed", seed, 2**32 - 1, low=0)
         return jax.random.key(seed)
 
     @property
@@ -172,7 +174,7 @@ class EnvironmentProblem(Problem):
         return self.environment.spec
 
     def key(self, seed: int) -> Array:
-        key = jax.random.key(seed)
+        key = super().key(seed)
         return jax.random.fold_in(key, self.stream) if self.stream else key
 
     def expected_steps(self, lifetime: Lifetime) -> float:

@@ -16,10 +16,10 @@ import numpy as np
 import numpy.typing as npt
 from jax import Array, lax
 
-from jbrl.base.errors import JbrlError, shown
+from jbrl.base.errors import JbrlError, expect, shown
 from jbrl.base.pytree import record
 from jbrl.environments.environment import Environment
-from jbrl.environments.spec import Lifetime, Steps
+from jbrl.environments.spec import Lifetime, Steps, check_count
 from jbrl.environments.wrappers import Tabular
 from jbrl.mdp.dirichlet import has_unit_concentrations
 from jbrl.problems.prior import EnvironmentPrior, Prior
@@ -108,6 +108,7 @@ def simulate(
             "strategy that it finds, `jbrl.play(…).learned.strategy`"
         )
     lifetime = lifetime or environment.lifetime
+    _check(key, index, lifetime, prior)
     if isinstance(environment, Problem):
         test, where = environment.prior(lifetime, discount), environment.short_name
     else:
@@ -131,3 +132,12 @@ def simulate(
     rules = Rules(agent, test.environment, recorder or EpisodeMean(), key, lifetime)
     lane = play_lifetime(rules, knowledge, index)
     return Simulated(lane.steps, lane.episodes, lane.fault, None, lane.recorder)
+
+
+def _check(key: Any, index: Any, lifetime: Any, prior: Any) -> None:
+    """Refuse arguments of `simulate` of another kind; values that JAX traces are not known."""
+    expect("key", key, Array | np.ndarray, "a key of JAX, as problem.key(seed) returns it")
+    if not hasattr(index, "dtype"):
+        check_count("index", index, low=0)
+    expect("lifetime", lifetime, Lifetime, "for example jbrl.Steps(250) or jbrl.Episodes(10)")
+    expect("prior", prior, Prior | Problem | None, "a problem or a prior")

@@ -16,7 +16,7 @@ from typing import Literal
 import numpy as np
 import pandas as pd
 
-from jbrl.base.errors import JbrlError
+from jbrl.base.errors import JbrlError, shown
 from jbrl.base.schema import AGENT, MDP, RETURNS
 from jbrl.stats.table import check_returns, factor95, samples, summarise
 
@@ -66,7 +66,7 @@ def critical_value(sided: Sided = "two", level: float = 0.95) -> float:
     """
     if sided not in ("one", "two"):
         raise JbrlError(f"paired test: sided = {sided!r}: expected 'one' or 'two'")
-    if not 0 < level < 1:
+    if not (isinstance(level, int | float) and 0 < level < 1):
         raise JbrlError(
             f"paired test: level = {level!r}: expected a number between 0 and 1, both excluded"
         )
@@ -175,8 +175,14 @@ def best_and_tied(returns: pd.DataFrame) -> pd.DataFrame:
 
 
 def _series(values: pd.Series | Sequence[float], name: str) -> pd.Series:
-    series = values if isinstance(values, pd.Series) else pd.Series(np.asarray(values))
-    series = series.astype(np.float64).rename(name if series.name is None else str(series.name))
+    try:
+        series = values if isinstance(values, pd.Series) else pd.Series(np.asarray(values))
+        series = series.astype(np.float64)
+    except (TypeError, ValueError):
+        raise JbrlError(
+            f"paired test: {name} = {shown(values)}: expected one number per environment"
+        ) from None
+    series = series.rename(name if series.name is None else str(series.name))
     if series.empty:
         raise JbrlError(f"paired test: {series.name} is empty: expected one score per environment")
     if not np.isfinite(series).all():

@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 from scipy.special import stdtrit
 
-from jbrl.base.errors import JbrlError, listed
+from jbrl.base.errors import JbrlError, expect, listed
 from jbrl.base.schema import AGENT, MDP, RETURNS
 
 _LETTERS = (
@@ -135,6 +135,7 @@ def check_columns(table: pd.DataFrame, columns: Iterable[str], name: str) -> Non
     Raises:
       JbrlError: names the table, the missing columns and those that are there.
     """
+    expect(name, table, pd.DataFrame, "a table of pandas")
     missing = [c for c in columns if c not in table.columns]
     if missing:
         present = listed(table.columns) or "none"
@@ -238,7 +239,7 @@ def summarise(returns: pd.DataFrame, by: Iterable[str] = AGENT) -> pd.DataFrame:
     >>> jbrl.summarise(table, by=["algorithm"])["mean"].tolist()
     [2.0, 2.0]
     """
-    by = list(by)
+    by = [by] if isinstance(by, str) else list(by)
     groups = check_returns(returns, [*by, "score"]).groupby(by, sort=False, dropna=False)["score"]
     summary = groups.agg(n="size", mean="mean", std="std").reset_index()
     summary["n"] = summary["n"].astype(np.int64)

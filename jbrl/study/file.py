@@ -10,7 +10,7 @@ import numpy as np
 
 from jbrl.agents.complete import build
 from jbrl.agents.registry import check_host_values, find_agent
-from jbrl.base.errors import JbrlError, nearest, shown
+from jbrl.base.errors import JbrlError, as_path, nearest, shown
 from jbrl.base.files import read_toml
 from jbrl.environments.spec import Lifetime, Steps
 from jbrl.mdp.mdp import horizon_for
@@ -241,7 +241,7 @@ def load_study(study: str | Path | dict[str, Any], overrides: Sequence[str] = ()
     """
     if isinstance(study, dict):
         return Study(_overridden(study, overrides))
-    path = Path(study)
+    path = as_path("study", study)
     tables = _overridden(read_toml(path, " as a study"), overrides)
     return Study(tables, place=str(path), folder=path.parent)
 

@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from jbrl.base.errors import JbrlWarning
+from jbrl.base.errors import JbrlWarning, as_path
 from jbrl.base.files import write_whole
 from jbrl.play.machine import machine, versions
 from jbrl.play.unit import FORMAT, Unit
@@ -67,7 +67,7 @@ class Store:
     """The results in one directory."""
 
     def __init__(self, folder: str | Path) -> None:
-        self.folder = Path(folder)
+        self.folder = as_path("out", folder)
         self.units_folder = self.folder / "units"
         self.knowledge_folder = self.folder / "knowledge"
         self._manifest_path = self.folder / MANIFEST
