@@ -1,18 +1,21 @@
 """A random sample of mutants of the whole package, and the share that the tests find.
 
-python -m benchmarks.mutations [--number N] [--seed SEED] [--limit SECONDS] [--list]
+python -m benchmarks.mutations [--number N] [--seed SEED] [--limit SECONDS] [--list | --table]
 
 Lines of code are drawn evenly over all modules, and at each a mutant of its module: another
 operator, comparison or number, arguments, branches or functions exchanged, a condition, a keyword
 or a statement left out. Each is played as those of `mutants.py`, through the quick tests that
 import its module and then those of its folder; what survives is printed as a row for
-`mutants.toml`, to be judged: a mutant that only changes the speed or the look is none.
+`mutants.toml`, to be judged: a mutant that only changes the speed or the look is none. What was
+judged stands in benchmarks/results/mutant-samples.jsonl, one line for each sample, and in the table
+beside it, which `--table` writes.
 """
 
 import argparse
 import ast
 import itertools
 import json
+import math
 import random
 import re
 import tempfile
@@ -20,8 +23,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from benchmarks.mutants import LIMIT, ROOT, Mutant, copy_to, mutated, run_tests
+from benchmarks.mutants import LIMIT, RESULTS, ROOT, Mutant, copy_to, mutated, run_tests
 
+SAMPLES = RESULTS.with_name("mutant-samples.jsonl")
 COMPARED = {"Lt": "<=", "LtE": "<", "Gt": ">=", "GtE": ">", "Eq": "!=", "NotEq": "=="}
 COMPARED |= {"In": "not in", "NotIn": "in", "Is": "is not", "IsNot": "is"}
 COMPUTED = {"Add": "-", "Sub": "+", "Mult": "/", "Div": "*", "FloorDiv": "*", "Mod": "//"}
@@ -39,6 +43,8 @@ def left_out(tree: ast.AST) -> set[ast.AST]:
         parts = [getattr(node, "annotation", None), getattr(node, "returns", None)]
         parts += getattr(node, "decorator_list", [])
         if isinstance(node, ast.JoinedStr | ast.Raise | ast.Assert):
+            parts.append(node)
+        if isinstance(node, ast.keyword) and node.arg == "strict":
             parts.append(node)
         if isinstance(node, ast.Call) and called(node) in SETTINGS:
             parts.append(node)
@@ -65,9 +71,13 @@ def changes(node: ast.AST) -> Iterator[str]:
         yield f"({text(node.operand)})"
     elif isinstance(node, ast.IfExp):
         yield f"({text(node.orelse)} if {text(node.test)} else {text(node.body)})"
-    elif isinstance(node, ast.Constant) and type(node.value) in (int, float):
+    elif isinstance(node, ast.Constant) and isinstance(node.value, bool):
+        yield repr(not node.value)
+    elif isinstance(node, ast.Constant) and isinstance(node.value, int | float):
         yield repr(2 * node.value or 1)
     elif isinstance(node, ast.Call):
+        if called(node) in ("fold_in", "stream"):
+            yield text(node.args[0])
         if called(node) in OTHER:
             name = text(node.func)
             other = name[: len(name) - len(called(node))] + OTHER[called(node)]
@@ -79,10 +89,20 @@ def changes(node: ast.AST) -> Iterator[str]:
         ):
             swapped = [node.args[1], node.args[0], *node.args[2:]]
             yield text(ast.Call(node.func, swapped, node.keywords))
-        if node.keywords and all(keyword.arg for keyword in node.keywords):
+        if node.keywords and node.keywords[-1].arg not in (None, "strict"):
             yield text(ast.Call(node.func, node.args, node.keywords[:-1]))
     elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
         yield "None"
+    elif isinstance(node, ast.AugAssign) or _improves(node):
+        yield "pass"
+
+
+def _improves(node: ast.AST) -> bool:
+    """Return whether a statement gives a variable a value that is made of its old one."""
+    if not (isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name)):
+        return False
+    names = [part.id for part in ast.walk(node.value) if isinstance(part, ast.Name)]
+    return node.targets[0].id in names
 
 
 def mutations(file: str, source: str) -> Iterator[Mutant]:
@@ -136,7 +156,7 @@ def _compiles(mutant: Mutant, source: str) -> bool:
         compile(mutated(mutant, source), mutant.file, "exec")
     except (SyntaxError, ValueError):
         return False
-    return True
+    return mutant.old != mutant.new
 
 
 def test_sets(mutant: Mutant, root: Path = ROOT) -> list[tuple[str, ...]]:
@@ -160,13 +180,36 @@ def test_sets(mutant: Mutant, root: Path = ROOT) -> list[tuple[str, ...]]:
     return [tuple(files) for files in (near, others) if files]
 
 
+def wilson(found: int, n: int, z: float = 1.96) -> tuple[float, float]:
+    """Return Wilson's 95 % interval of a share, Wilson 1927."""
+    centre, square = found / n + z * z / (2 * n), found * (n - found) / n**3
+    width = z * math.sqrt(square + (z / (2 * n)) ** 2)
+    return (centre - width) / (1 + z * z / n), (centre + width) / (1 + z * z / n)
+
+
+def markdown(samples: str) -> str:
+    """Return a table of samples, given as lines of JSON."""
+    rows = []
+    for line in map(json.loads, samples.splitlines()):
+        low, high = wilson(line["killed"], line["valid"])
+        share = f"{line['killed'] / line['valid']:.0%} ({low:.0%} to {high:.0%})"
+        seen = [line["commit"], line["seed"], line["drawn"], line["valid"], line["killed"]]
+        rows.append("| " + " | ".join("–" if v is None else str(v) for v in [*seen, share]) + " |")
+    head = "| commit | seed | drawn | change a result | killed | share (95 % interval) |"
+    return "\n".join([head, "|---|---|---|---|---|---|", *rows]) + "\n"
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
     parser.add_argument("--number", type=int, default=100)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--limit", type=float, default=LIMIT, help="seconds for a set of tests")
     parser.add_argument("--list", action="store_true", help="say which there are, and run nothing")
+    parser.add_argument("--table", action="store_true", help="write the table of samples alone")
     options = parser.parse_args()
+    if options.table:
+        SAMPLES.with_suffix(".md").write_text(markdown(SAMPLES.read_text()))
+        return
     drawn, survivors = sample(options.number, options.seed), 0
     with tempfile.TemporaryDirectory(prefix="mutants-") as name:
         folder = Path(name) / "copy"

@@ -15,6 +15,7 @@ import jbrl
 from jbrl.base.bsuite_sweep import EXPERIMENTS, SWEEP, logged_episodes
 from jbrl.base.errors import JbrlError
 from jbrl.bsuite_logs import export, id_of, logs_of, read_places
+from jbrl.report import bsuite as report
 from jbrl.results import Results
 from jbrl.stats.bsuite import scores
 from jbrl.stats.bsuite.logs import write_folder
@@ -47,6 +48,16 @@ def test_score_prints_the_scores_of_the_original(folder):
     wanted = expected("scores_a").loc[found["bsuite_env"]]
     np.testing.assert_allclose(found["score"], wanted["score"], rtol=0, atol=1e-12)
     assert found["finished"].all()
+
+
+@pytest.mark.parametrize("latex", [False, True])
+def test_report_writes_latex_where_it_is_asked_for(folder, monkeypatch, tmp_path, latex):
+    def written(logs: object, out: Path, release: str, *, latex: bool = False) -> list[str]:
+        return [out.name, release, str(latex)]
+
+    monkeypatch.setattr(report, "write_report", written)
+    done = call("report", folder / "C", "--out", tmp_path / "page", *["--latex"] * latex)
+    assert done.stdout.split()[::2] == ["page", str(latex)], done.output
 
 
 def test_unfinished_runs_are_scored_and_flagged(folder):

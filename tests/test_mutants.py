@@ -43,6 +43,10 @@ def test_outcomes_are_of_these_mutants_and_the_table_tells_them():
 
 def test_a_sample_is_drawn_from_all_modules_and_knows_their_tests(tmp_path):
     source = "def f(x: int = 4):\n    return max(x, 1) if x < 3 else g(x, -x)\n"
+    changed = "x += 1\ny = fold_in(y, 5)\nz = h(c=True)\nw = zip(a, strict=True)\n"
+    assert {m.new for m in mutations.mutations("two.py", changed)} == {
+        *("pass", "2", "fold_in(5, y)", "y", "10", "h()", "z = h(c=False)\n")
+    }
     found = {m.new for m in mutations.mutations("one.py", source)}
     assert found >= {"x <= 3", "min(x, 1)", "g(-x, x)", "(x)", "8", "6", "2"}
     assert "(g(x, -x) if x < 3 else max(x, 1))" in found and len(found) == 8
@@ -54,6 +58,12 @@ def test_a_sample_is_drawn_from_all_modules_and_knows_their_tests(tmp_path):
     assert len({m.name for m in drawn}) == 5 and drawn == mutations.sample(5, 1, tmp_path)
     expected = [("tests/test_two.py",), ("tests/test_three.py",)]
     assert mutations.test_sets(drawn[0], tmp_path) == expected
+
+
+def test_the_table_of_samples_has_wilsons_intervals():
+    samples = mutations.SAMPLES.read_text()
+    assert mutations.SAMPLES.with_suffix(".md").read_text() == mutations.markdown(samples)
+    assert mutations.wilson(8, 10) == pytest.approx((0.4902, 0.9433), abs=1e-4)
 
 
 Played = Callable[..., dict[str, Any]]

@@ -321,3 +321,9 @@ def test_single_steps_of_cart_and_car_are_those_of_the_original():
     np.testing.assert_array_equal(after.steps, wanted[:, 2])
     np.testing.assert_array_equal(step.terminated, data["onestep_last"] == 1)
     np.testing.assert_array_equal(step.reward, -1)
+
+
+def test_bits_beyond_those_of_a_key_have_words_of_their_own():
+    bits = np.asarray(bsuite_tasks._random_bits(jax.random.key(3), 102))
+    words = [tuple(bits[k : k + 32]) for k in range(0, 96, 32)]
+    assert bits.shape == (102,) and len(set(words)) == 3 and set(bits.tolist()) == {0, 1}

@@ -109,7 +109,6 @@ def table(initial_state):
     )
 
 
-@pytest.mark.first_case_quick
 @pytest.mark.parametrize("initial_state", [2, -1])
 def test_every_step_is_that_of_a_slow_twin(initial_state):
     environment = table(initial_state)

@@ -22,7 +22,7 @@ from jbrl.environments.spec import Steps
 from jbrl.play import batching, compilation, stepping
 from jbrl.play.experiment import Run
 from jbrl.play.play import play
-from jbrl.play.protocol import Protocol
+from jbrl.play.protocol import Chunk, Protocol, joined
 from jbrl.play.resources import Resources
 from jbrl.problems.lookup import problem
 from jbrl.rollout.contract import Agent, Stepwise
@@ -336,3 +336,20 @@ def test_latency_is_of_one_decision_with_what_is_learned_from_it(monkeypatch):
         monkeypatch.setattr(stepping, "since", lambda _, n=numbers: max(0, next(n) // 2) / 2000)
         found = run.latency().columns()
         assert found == pytest.approx({"latency_seconds": 0.1285, "latency_p99_seconds": 0.254})
+
+
+def test_chunks_that_are_joined_begin_where_the_first_does():
+    parts = [
+        Chunk(
+            start=start,
+            returns=np.array([start, start + 1.0]),
+            trajectories=None,
+            online_seconds=1.5,
+            decisions=4,
+        )
+        for start in (6, 8)
+    ]
+    whole = joined(parts)
+    assert (whole.start, whole.online_seconds, whole.decisions) == (6, 3.0, 8)
+    assert whole.returns.tolist() == [6, 7, 8, 9] and not whole.lost.any()
+    assert joined([]).start == 0

@@ -63,6 +63,13 @@ def test_the_page_has_every_figure_and_loads_nothing(report):
             assert (report / "figures" / f"{name}.{ending}").stat().st_size > 50
 
 
+@pytest.mark.parametrize(("most", "crowded"), [(1, True), (2, False)])
+def test_more_agents_than_a_radar_tells_apart_are_announced(monkeypatch, most, crowded):
+    monkeypatch.setattr(bsuite, "CROWD", most)
+    few = merged([some("scores_a", ("catch",)), some("scores_partial", ("catch",))])
+    assert ("hide each other" in str(document(few))) == crowded
+
+
 def test_every_experiment_has_a_text_a_rule_and_a_title_of_its_own(report):
     for experiment in EXPERIMENTS.values():
         assert len(bsuite.text(experiment)) > 100 and bsuite.rule(experiment)

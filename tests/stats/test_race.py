@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from jbrl.base.errors import JbrlError
+from jbrl.stats.evaluation import EvaluateOptions
 from jbrl.stats.evaluation.game import Moves, sides_of
 from jbrl.stats.evaluation.propagation import payoff_bounds, propagate
 from jbrl.stats.evaluation.ranking import scores_needed, separation
@@ -172,6 +173,7 @@ def test_costs_are_known_and_refused_beforehand():
     small, large = (effort(n, m, n * m * 30, ["pbp"])[0] for n, m in ((12, 20), (100, 40)))
     assert small.seconds < 60 and large.seconds > 30 * small.seconds
     assert large.bytes < 4e9
+    assert EvaluateOptions().minutes == 10.0
     check_effort([small], 12, 20, 60)
     with pytest.raises(
         JbrlError, match=r"pbp: 100 algorithms on 40 environments take about .* min"

@@ -72,7 +72,7 @@ def test_automatic_horizon_is_the_published_one():
 
 
 @pytest.mark.parametrize(
-    ("low", "high"), [(-1000.0, 1.0), (-1000.0, 0.0), (-1.0, 1000.0), (-2.0, -1000.0)]
+    ("low", "high"), [(-1000.0, 1.0), (-1000.0, 0.0), (-1.0, 1000.0), (-2.0, -1000.0), (0.0, 0.5)]
 )
 def test_automatic_horizon_counts_costs_as_well(tmp_path, low, high):
     rewards = [[[low, high]], [[high, low]]]
@@ -87,8 +87,8 @@ def test_automatic_horizon_counts_costs_as_well(tmp_path, low, high):
     data = tables(horizon="auto", horizon_epsilon=0.01)
     data["experiments"] = [{"name": "costs", "test": "costs.json"}]
     horizon = Study(data, folder=tmp_path).units[0].protocol.horizon
-    # of rewards of 1000 for ever
-    tails = [0.95**steps * 1000 / (1 - 0.95) for steps in (horizon, horizon - 1)]
+    greatest = max(abs(low), abs(high))  # for ever
+    tails = [0.95**steps * greatest / (1 - 0.95) for steps in (horizon, horizon - 1)]
     assert tails[0] <= 0.01 < tails[1]
 
 

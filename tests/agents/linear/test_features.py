@@ -64,6 +64,12 @@ def test_the_published_orders_give_at_most_10_036_features():
     assert Fourier((0.0,) * 2, (1.0,) * 2, 9, 9).capacity == 104
 
 
+def test_a_basis_that_fills_its_chunks_has_no_other():
+    basis = Fourier((0.0,) * 5, (1.0,) * 5, 3, 3)
+    assert basis.capacity == basis.sizes(orders(3, 3)) == 1024
+    assert basis._chunks(orders(3, 3)) == 1024 // features.CHUNK
+
+
 def test_the_shape_of_an_observation_does_not_matter():
     basis = Fourier((0.0,) * 6, (1.0, 2.0) * 3, 1, 3)
     board = np.random.default_rng(0).uniform(size=(2, 3)).astype(np.float32)

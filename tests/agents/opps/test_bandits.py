@@ -202,6 +202,7 @@ def test_defaults_are_those_of_the_publication():
     assert (rules.k, rules.depth) == (3, 18)
     assert StoSOO((0.0,), (1.0,), budget=1).k == 1
     assert StoSOO((0.0,), (1.0,), budget=30).k == 1
+    assert UCB1().widths(8.0, 0.0)[0] == pytest.approx(0.5)  # sqrt(2 / n)
 
 
 @pytest.mark.parametrize(
