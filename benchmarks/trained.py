@@ -23,20 +23,25 @@ import jax.numpy as jnp
 
 import jbrl
 from benchmarks import kept
-from jbrl.agents.prior_trained import ann, belief_ppo, rl2
+from jbrl.agents.prior_trained import ann, belief_ppo, dpt, rl2
 from jbrl.environments.spec import Steps
 from jbrl.play import batching, compilation
 from jbrl.play.experiment import Run
 from jbrl.play.protocol import Protocol
 from jbrl.problems.lookup import problem
 
-AGENTS, PROBLEMS = ("BeliefPPO", "RL2", "ANN"), ("GC", "GDL", "Grid")
+AGENTS, PROBLEMS = ("BeliefPPO", "RL2", "ANN", "DPT"), ("GC", "GDL", "Grid")
 COLLECT = {
     "BeliefPPO": lambda settings, parameters, given, key, number: belief_ppo.collect_beliefs(
         settings, parameters, given[:2], key, number
     ),
     "RL2": rl2.remember,
-    "ANN": lambda settings, _, given, key, number: ann.demonstrate(settings, given, key, number),
+    "ANN": lambda settings, _, given, key, number: ann.demonstrate(
+        settings, given, key, number, lambda best, _: best
+    ),
+    "DPT": lambda settings, parameters, given, key, number: ann.demonstrate(
+        settings, given, key, number, dpt.greedily(settings.network, parameters)
+    ),
 }
 SECONDS = 1.0  # of a round, about
 

@@ -57,6 +57,7 @@ PARAMETERS = {
     "OPPS-DS": {"space": "Q0; -Q0", "budget": 100, "c": 20.0},
     "OPPS-CS": {"variables": "Q0", "budget": 500, "draws": 50},
     "ANN": {"budget": 512, "batch": 256, "hidden_width": 16, "horizon": 50},
+    "DPT": {"budget": 5_120, "batch": 256, "hidden_width": 16, "horizon": 50},
     "BeliefPPO": {"budget": 122_880, "batch": 256, "hidden_width": 32, "horizon": 50}
     | {"learning_rate": 0.003, "entropy_cost": 0.01},
     "RL2": {"budget": 61_440, "batch": 128, "units": 16, "horizon": 50}
@@ -73,10 +74,10 @@ LARGER = {"BFS3": {"trajectories": 5, "samples": 5, "depth": 10}}
 # Agents that `make test-slow` plays. One of each kind, the cheapest to compile, stays in
 # `make test`, and so does an agent that is registered anew.
 LEFT_OUT = (
-    "AC AC-Parl2 AC-s ANN ActorCritic BAMCP BEB BEB-published BOSS BeliefPPO BootDQN DQN Formula "
-    "Linear Look-ahead NAC-TD OPPS-CS OPPS-DS PPO PPO-linear Q-Parl2 Q-lambda Q-lambda-s RL2 "
-    "RecurrentActorCritic SBOSS SBOSS-published Sarsa Sarsa-Parl2 Sarsa-lambda Sarsa-lambda-s "
-    "Soft-max Soft-max-published VDBE-e-Greedy e-Greedy-published"
+    "AC AC-Parl2 AC-s ANN ActorCritic BAMCP BEB BEB-published BOSS BeliefPPO BootDQN DPT DQN "
+    "Formula Linear Look-ahead NAC-TD OPPS-CS OPPS-DS PPO PPO-linear Q-Parl2 Q-lambda Q-lambda-s "
+    "RL2 RecurrentActorCritic SBOSS SBOSS-published Sarsa Sarsa-Parl2 Sarsa-lambda "
+    "Sarsa-lambda-s Soft-max Soft-max-published VDBE-e-Greedy e-Greedy-published"
 )
 SLOW = set(LEFT_OUT.split())
 # Than Random, and not meant to be: a constant action, and a policy that on GC is never revised.

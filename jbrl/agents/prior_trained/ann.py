@@ -5,6 +5,7 @@ The agent that plays in training knows the MDP: it takes an optimal action of it
 not.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -35,6 +36,10 @@ INPUTS = ("mean", "mean and belief")
 DECISION_SECONDS = 1e-6  # of a lifetime in training: the mean model is solved at each
 ENTRY_SECONDS = 1e-8  # for each number of the transition tensor
 MOST_SWEEPS = 2000
+
+# of the optimal actions in the present states, [A, N], 1 where one is, and the inputs [I, N]:
+# the actions among which one is drawn, [A, N], 1 where one is
+Behaviour = Callable[[Array, Array], Array]
 
 
 @register_agent("ANN", cite="castronovo2017,lee2023")
@@ -94,12 +99,19 @@ def label_and_learn(
     Args:
       arguments: as of `belief_ppo.play_and_learn`, without a greatest reward.
     """
+    return imitated(arguments, lambda best, _: best)
+
+
+def imitated(
+    arguments: tuple[rounds.Training, Array, Array, tuple[rounds.Settings, Any]], behave: Behaviour
+) -> tuple[rounds.Training, Array]:
+    """Return what `label_and_learn` returns, where an agent that behaves otherwise plays."""
     training, share, key, (settings, given) = arguments
     network, count = settings.network, jnp.float32(settings.lifetimes)
     weights = settings.discount ** jnp.arange(settings.horizon, dtype=jnp.float32)
 
     def play(number: Array) -> tuple[Any, Array]:
-        inputs, labels, rewards = demonstrate(settings, given, key, number)
+        inputs, labels, rewards = demonstrate(settings, given, key, number, behave)
         return (inputs, labels), (rewards * weights[:, None]).sum(0)
 
     steps, mean, spread = rounds.played_in_groups(settings, training, play)
@@ -128,13 +140,15 @@ def demonstrate(
     given: tuple[belief_policy.BeliefInputs, DirichletPrior],
     key: Array,
     number: Array,
+    behave: Behaviour,
 ) -> tuple[Array, Array, Array]:
-    """Play the lifetimes of a group by the agent that knows the MDP.
+    """Play the lifetimes of a group.
 
     Lifetime i of N in all takes a random action with probability i / (N - 1).
 
     Args:
       number: of the batch of lifetimes, [] int32.
+      behave: chooses the other actions.
 
     Returns: inputs [H, I, W]; labels [H, A, W], equal shares of the optimal actions; rewards
       [H, W].
@@ -150,8 +164,8 @@ def demonstrate(
 
     def decide(seen: Any, x: Array, coin: Array) -> tuple[Any, ...]:
         here = vectorize.pick(best, x)
-        labels = here / here.sum(0, keepdims=True)
-        return seen, choose(here, coin, epsilon), (inputs_of(seen, x), labels)
+        labels, inputs = here / here.sum(0, keepdims=True), inputs_of(seen, x)
+        return seen, choose(behave(here, inputs), coin, epsilon), (inputs, labels)
 
     lifetimes = dirichlet_lifetimes(prior, rows, thresholds, numbers)
     _, _, (inputs, labels), (rewards, *_) = play(

@@ -19,6 +19,7 @@ from jbrl import vectorize
 from jbrl.agents import selection
 from jbrl.agents.deep.actor_critic import DIVERGED
 from jbrl.agents.opps.ranking import plans
+from jbrl.agents.prior_trained.attention import Attention
 from jbrl.agents.prior_trained.lifetimes import Rows, rows_of
 from jbrl.agents.prior_trained.networks import Dense
 from jbrl.agents.prior_trained.trained import filled, named
@@ -28,8 +29,9 @@ from jbrl.mdp.incremental import Plan
 from jbrl.problems.prior import DirichletPrior
 from jbrl.rollout.contract import BAYESIAN, Agent, MadeOfWeights, Transition
 
-KINDS = ("belief", "values", "both", "mean", "mean and belief")
+KINDS = ("belief", "values", "both", "mean", "mean and belief", "history")
 BELIEF = ("belief", "both", "mean and belief")  # kinds that see means and numbers of observations
+COUNTED = (*BELIEF, "history")  # kinds that count transitions
 MODELS = {"values": 3, "both": 3, "mean": 1, "mean and belief": 1}  # of Q0, Q1, Q2, that they see
 DRAWN_OUT = 10.0  # factor of differences of action values, which are small beside the values
 
@@ -69,7 +71,7 @@ class BeliefInputs:
         """Return what is known after one more transition."""
         x, u, y = transition.observation, transition.action, transition.next_observation
         counts, reward = seen.counts, transition.reward
-        if self.kind in BELIEF:
+        if self.kind in COUNTED:
             triple = (x * self.n_actions + u) * self.n_states + y
             counts = _counted(counts, self.rows.place, triple)
         changed = tuple(incremental.learn(plan, x, u, y, reward) for plan in seen.plans)
@@ -82,6 +84,7 @@ class BeliefInputs:
         the posterior mean of each row but for its last successor, and 1 / sqrt(1 + n) of its n
         transitions, then the same of the rows of state `x`; of each of Q0, Q1 and Q2 the greatest
         value in `x`, and the distances of all values from it. The kind "mean": the values of Q0.
+        The kind "history": the state, the time left and the numbers of transitions, [R K].
         """
         if self.kind == "mean":
             return _plain_values(seen.plans[0], x, self.scale)
@@ -92,6 +95,8 @@ class BeliefInputs:
             rows_at = vectorize.get_entry(self.rows.row.reshape(self.n_states, -1), x)
             parts.append(_belief(seen.counts, self.rows.concentrations, rows_at))
         parts += [_values(plan, x, self.scale) for plan in seen.plans]
+        if self.kind == "history":
+            parts.append(seen.counts[:-1])
         return jnp.concatenate(parts)
 
 
@@ -116,6 +121,8 @@ def _size(kind: str, n_states: int, n_actions: int, n_rows: int, width: int) -> 
     total = n_states + 1 + MODELS.get(kind, 0) * (n_actions + 1)
     if kind in BELIEF:
         total += n_rows * width + n_actions * width
+    if kind == "history":
+        total += n_rows * width
     return total
 
 
@@ -209,7 +216,7 @@ class BeliefPolicy(MadeOfWeights, Agent[DirichletPrior, Seen]):
 
     parameters: Array  # [P] float32
     inputs: BeliefInputs
-    network: Dense = static()
+    network: Dense | Attention = static()
     sample: bool = static(False)  # draw
 
     requires = BAYESIAN
@@ -233,7 +240,7 @@ class BeliefPolicy(MadeOfWeights, Agent[DirichletPrior, Seen]):
 
 
 @functools.cache
-def outputs_of(network: Dense) -> Callable[[Array, Array], Array]:
+def outputs_of(network: Dense | Attention) -> Callable[[Array, Array], Array]:
     """Return the function of parameters [P] and inputs [I] that computes outputs [O]."""
 
     @vectorize.over_lanes
@@ -252,7 +259,7 @@ def outputs_of(network: Dense) -> Callable[[Array, Array], Array]:
     return outputs
 
 
-def known_arrays(inputs: BeliefInputs, network: Dense) -> dict[str, npt.NDArray[Any]]:
+def known_arrays(inputs: BeliefInputs, network: Dense | Attention) -> dict[str, npt.NDArray[Any]]:
     """Return all of a policy but its parameters, as arrays by name."""
     sizes = (
         inputs.n_states,
@@ -272,4 +279,5 @@ def policy_of(weights: dict[str, npt.NDArray[Any]], *, sample: bool = False) -> 
     example = BeliefInputs(Rows(*[none] * 5), plans, none, n_states, n_actions, horizon, kind)
     inputs = filled(example, weights, "inputs/")
     parameters: Any = weights["parameters"]
-    return BeliefPolicy(parameters, inputs, Dense(tuple(sizes)), sample)
+    network = Attention(tuple(sizes)) if kind == "history" else Dense(tuple(sizes))
+    return BeliefPolicy(parameters, inputs, network, sample)

@@ -216,7 +216,7 @@ def test_it_scores_as_published(prior, test, published):
 
 def test_they_are_found_by_type():
     names = {name for name, entry in AGENTS.items() if isinstance(entry.agent(), OfflineSearch)}
-    assert names == {"OPPS-DS", "OPPS-CS", "BeliefPPO", "RL2", "ANN", "Look-ahead"}
+    assert names == {"OPPS-DS", "OPPS-CS", "BeliefPPO", "RL2", "ANN", "DPT", "Look-ahead"}
 
 
 def test_spaces():

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jbrl.agents.prior_trained import ann, belief_ppo, lifetimes, rl2, trained
+from jbrl.agents.prior_trained import ann, belief_ppo, dpt, lifetimes, rl2, trained
 from jbrl.agents.prior_trained.rounds import MOST_GROUPS, Batch
 from jbrl.agents.prior_trained.trained import Lesson
 from jbrl.environments.spec import Steps
@@ -22,6 +22,7 @@ from jbrl.problems.prior import DirichletPrior, EnvironmentPrior
 from jbrl.rollout.contract import Transition
 from tests import streams
 from tests.agents.deep.reference import Adam
+from tests.agents.prior_trained.test_attention import slow_attention
 from tests.agents.prior_trained.test_training import slow_inputs
 from tests.streams import Die
 
@@ -42,6 +43,10 @@ AGENTS: dict[str, Any] = {
     ),
     "ANN": lambda: (
         ann.ANN(inputs="belief", hidden_width=4, hidden_layers=1, **SIZES),  # the cheapest
+        gc(),
+    ),
+    "DPT": lambda: (
+        dpt.DPT(inputs="history", hidden_width=4, hidden_layers=1, heads=2, **SIZES),
         gc(),
     ),
     "RL2": lambda: (
@@ -74,6 +79,7 @@ def training(name: str) -> tuple[Lesson, list[Any], list[np.ndarray], streams.Ke
     [
         ("BeliefPPO", 2, 3, 1),
         ("ANN", 2, 3, 1),
+        ("DPT", 1, 3, 1),
         ("RL2", 4, 3 + WIDTH + 2 * WIDTH * HORIZON, 0),  # a reset, then a step and a reset each
     ],
     ids=AGENTS,
@@ -157,7 +163,18 @@ def inputs_of(history: tuple, x: int) -> np.ndarray:
     return slow_inputs(gc(), list(history), x, HORIZON)
 
 
-def lives(number: int, decide: Callable) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def numbers_of(history: tuple, x: int) -> np.ndarray:
+    """The inputs of the kind `history`: the state, the time left, the numbers of transitions."""
+    rows = lifetimes.rows_of(gc())
+    size = rows.concentrations.size
+    places = [int(rows.place[(z * 3 + u) * 5 + y]) for z, u, y in history]
+    numbers = np.bincount(np.array(places, int), minlength=size + 1)[:size]
+    return np.concatenate([np.eye(5)[x], [1 - len(history) / HORIZON], numbers])
+
+
+def lives(
+    number: int, decide: Callable, inputs_of: Callable = inputs_of
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Inputs [H + 1, I, N], actions [H, N] and rewards [H, N] of the lifetimes of a round, one
     group after the other; `decide` also takes the number of a lifetime.
     """
@@ -230,22 +247,31 @@ def best_actions(number: int) -> np.ndarray:
 
 
 @pytest.mark.parametrize("number", range(ROUNDS))
-def test_a_round_of_imitation_is_that_of_a_slow_twin(number):
-    """Lifetime i of N takes any action with probability i / (N - 1); steps count for discount^t."""
-    lesson, states, found, _ = training("ANN")
+@pytest.mark.parametrize("name", ["ANN", "DPT"])
+def test_a_round_of_imitation_is_that_of_a_slow_twin(name, number):
+    """Lifetime i of N takes any action with probability i / (N - 1), and else one that is optimal
+    or, of DPT, the one of greatest output; steps count for discount^t.
+    """
+    lesson, states, found, _ = training(name)
     before, (settings, _) = states[number], lesson.settings
+    own = name == "DPT"
 
     def best(i: int, x: int) -> np.ndarray:
         return best_actions(number * MOST_GROUPS + i // WIDTH)[x, :, i % WIDTH]
+
+    def outputs(history: tuple, x: int) -> np.ndarray:
+        seen = numbers_of(history, x)
+        tokens = np.repeat(np.arange(len(seen) - 6), seen[6:].astype(int)).tolist()
+        return slow_attention(before.parameters, settings.network.sizes, seen[:6], tokens)
 
     def decide(i: int, history: tuple, x: int, coin: float) -> int:
         epsilon = i / (GROUPS * WIDTH - 1)
         if coin < epsilon:
             return int(3 * coin / epsilon)
-        among = np.flatnonzero(best(i, x))
+        among = [int(outputs(history, x).argmax())] if own else np.flatnonzero(best(i, x))
         return int(among[int(len(among) * (coin - epsilon) / (1 - epsilon))])
 
-    inputs, _, rewards = lives(number, decide)
+    inputs, _, rewards = lives(number, decide, numbers_of if own else inputs_of)
     check_found(found[number], rewards)
     places = inputs[:-1, :5].argmax(1)  # the states, which come first
     labels = np.array([[best(i, x) for i, x in enumerate(row)] for row in places])

@@ -15,6 +15,7 @@ import pytest
 
 from jbrl.agents.prior_trained.ann import ANN
 from jbrl.agents.prior_trained.belief_ppo import BeliefPPO
+from jbrl.agents.prior_trained.dpt import DPT
 from jbrl.agents.prior_trained.rl2 import RL2
 from jbrl.base.errors import JbrlError
 from jbrl.base.parameters import check_parameters
@@ -148,6 +149,7 @@ AGENTS = {
     ),
     "RL2": RL2(budget=512_000, batch=256, units=16, learning_rate=5e-3, entropy_cost=0.1),
     "ANN": ANN(budget=5_120, batch=256, hidden_width=16),
+    "DPT": DPT(budget=40_960, batch=256, hidden_width=16, inputs="history"),
 }
 
 
@@ -180,7 +182,7 @@ def rounds(agent: Any, before: Findings | None = None) -> Iterator[Findings]:
 
 
 @pytest.mark.parametrize(
-    "name", ["BeliefPPO", *(pytest.param(n, marks=pytest.mark.slow) for n in ("RL2", "ANN"))]
+    "name", ["BeliefPPO", *(pytest.param(n, marks=pytest.mark.slow) for n in ("RL2", "ANN", "DPT"))]
 )
 def test_it_is_taken_up_again_to_the_bit(name):
     whole = list(itertools.islice(rounds(AGENTS[name]), 6))
@@ -193,7 +195,7 @@ def test_it_is_taken_up_again_to_the_bit(name):
 
 
 @pytest.mark.parametrize(
-    "name", ["BeliefPPO", *(pytest.param(n, marks=pytest.mark.slow) for n in ("RL2", "ANN"))]
+    "name", ["BeliefPPO", *(pytest.param(n, marks=pytest.mark.slow) for n in ("RL2", "ANN", "DPT"))]
 )
 def test_what_was_found_is_kept_as_plain_data(name):
     found = learned(name)
@@ -208,6 +210,7 @@ def test_what_was_found_is_kept_as_plain_data(name):
 TINY: dict[str, Any] = {"budget": 16, "batch": 8, "horizon": 3}
 DIVERGED: list[tuple[Any, str]] = [
     (ANN(hidden_width=4, learning_rate=1e9, **TINY), r"as large as [1-9][\d.]*e\+\d+"),
+    (DPT(hidden_width=4, learning_rate=1e9, **TINY), r"as large as [1-9][\d.]*e\+\d+"),
     (BeliefPPO(hidden_width=4, learning_rate=1e9, **TINY), r"as large as [1-9][\d.]*e\+\d+"),
     (RL2(units=4, learning_rate=1e9, **TINY), r"as large as [1-9][\d.]*e\+\d+"),
     (BeliefPPO(hidden_width=4, learning_rate=float("nan"), **TINY), "NaN"),
@@ -282,9 +285,10 @@ def test_parameters_that_are_refused(values, message):
     [
         ANN(hidden_width=4096, hidden_layers=8),
         BeliefPPO(hidden_width=4096, hidden_layers=8),
+        DPT(hidden_width=4096, hidden_layers=8),
         RL2(units=4096, batch=8, horizon=2),
     ],
-    ids=["ANN", "BeliefPPO", "RL2"],
+    ids=["ANN", "BeliefPPO", "DPT", "RL2"],
 )
 def test_networks_that_do_not_fit_are_refused_before_they_are_made(agent):
     prior, memory = bandit_like(), 500 * 10**6
@@ -301,6 +305,8 @@ def test_networks_that_do_not_fit_are_refused_before_they_are_made(agent):
 def test_sizes_that_do_not_fit_are_refused():
     with pytest.raises(JbrlError, match="batch = 300: expected a multiple of 256"):
         ANN(batch=300)
+    with pytest.raises(JbrlError, match="heads = 3: expected a divisor of hidden_width, 32"):
+        DPT(heads=3, inputs="history")
     with pytest.raises(JbrlError, match="minibatches = 7: expected a divisor of 256"):
         RL2(minibatches=7)
     with pytest.raises(JbrlError, match="budget = 2000000000: expected at most 524,288 rounds of"):
