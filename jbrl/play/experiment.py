@@ -186,7 +186,8 @@ class Run:
         self.knowledge, took = timed_repeatedly(program.call, *self.learner)
         self.offline_seconds += took.seconds
         self.offline_spread += took.spread
-        self.offline_processor = self.per_device(took.processor, 1)
+        if self.learned is None:
+            self.offline_processor = self.per_device(took.processor, 1)
         for path, values in jax.tree.leaves_with_path(self.knowledge):
             if jnp.issubdtype(values.dtype, jnp.floating) and np.isnan(np.asarray(values)).any():
                 raise FloatingPointError(

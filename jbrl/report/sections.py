@@ -189,7 +189,7 @@ class Section:
         rows = self.timed
         if self.by_latency:
             rows = rows.assign(online_seconds=rows["latency_seconds"])
-            rows = rows.drop(columns=SPREADS[1], errors="ignore")
+            rows = rows.drop(columns=[SPREADS[1], PROCESSOR[1]], errors="ignore")
         return resolved(rows)
 
     @cached_property

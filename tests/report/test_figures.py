@@ -175,6 +175,11 @@ def test_latency_is_drawn_where_it_was_measured():
     # bounds are on latency where it is known of all: here in the other order than online times
     bounded = one_section(**BOUNDED, latency_seconds=[4e-4, 3e-4, 2e-4, 1e-4, 1e-4])
     assert bounded.contest.times("online").tolist() == [1e-4, 2e-4, 3e-4, 4e-4]
+    # the processor seconds of decisions that were played at once are not those of a latency
+    bounded = one_section(
+        **BOUNDED, latency_seconds=[4e-4, 3e-4, 2e-4, 1e-4, 1e-4], online_processor_seconds=1e-7
+    )
+    assert bounded.contest.times("online").tolist() == [1e-4, 2e-4, 3e-4, 4e-4]
     assert "bound on latency" in draw("choice", bounded)[0]
     assert "bound on online time" in draw("choice", one_section(**BOUNDED))[0]
 
