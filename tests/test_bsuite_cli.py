@@ -265,8 +265,8 @@ def test_a_folder_of_results_is_a_place(results):
 
 def test_results_of_other_problems_have_no_logs(tmp_path):
     study = {
-        "study": {"name": "other", "n_environments": 1},
-        "experiments": [{"name": "sea", "test": "DeepSea", "episodes": 2}],
+        "study": {"name": "other", "n_environments": 20},
+        "experiments": [{"name": "chain", "test": "Chain-10d", "episodes": 3}],
         "agents": [{"algorithm": "Random"}],
     }
     other = Results(Path(jbrl.run(study, tmp_path / "out").store.folder))

@@ -69,7 +69,7 @@ def test_problems_are_told_without_their_arrays():
 
 def test_results_are_a_table_and_a_figure_for_a_notebook(tmp_path, shell):
     study = {
-        "study": {"name": "Two & two", "n_environments": 4, "horizon": 5},
+        "study": {"name": "Two & two", "n_environments": 4, "horizon": 16},
         "experiments": [{"name": "<GC>", "prior": "GC", "test": "GC"}],
         "agents": [{"algorithm": "Random"}, {"algorithm": "Q-learning"}],
     }

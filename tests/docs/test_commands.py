@@ -23,7 +23,7 @@ STUDY = """
 [study]
 name = "small"
 n_environments = 12
-horizon = 12
+horizon = 16
 [[experiments]]
 name = "GC"
 problem = "GC"
