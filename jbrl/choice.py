@@ -111,6 +111,8 @@ class Choice:
                 f"That is {self.share[0]:.1%} to {self.share[1]:.1%} of the Bayes-optimal value"
             )
         parts.append(_STOPPED[self.stopped])
+        if self.outcome == "interrupted" and self.policy is None:
+            parts.append("The policy was not written: the same command goes on from here")
         if self.range_assumed:
             low, high = self.score_range
             parts.append(f"It is assumed that scores lie between {low:.5g} and {high:.5g}")

@@ -27,7 +27,15 @@ from jbrl.report import html
 from jbrl.report.choice import document
 from jbrl.rollout.contract import Agent
 from jbrl.study.file import load_study
-from jbrl.study.portfolio import Candidate, candidate, is_reference, portfolio, setting_name, suits
+from jbrl.study.portfolio import (
+    Candidate,
+    candidate,
+    in_order,
+    is_reference,
+    portfolio,
+    setting_name,
+    suits,
+)
 from jbrl.study.stopping import keeping
 from jbrl.verdict import Verdict
 
@@ -48,6 +56,7 @@ def choose(
     epsilon: float = 0.01,
     confidence: float = 0.95,
     out: str | Path | None = None,
+    began: float | None = None,
     progress: Progress | None = None,
     watch: Watch | None = None,
 ) -> Choice:
@@ -67,6 +76,7 @@ def choose(
         to the best candidate where Optimal cannot play.
       confidence: of the race as a whole, and of the limits of the score.
       out: folder for what has been played; the same call again goes on from there.
+      began: reading of `time.monotonic` from which on the budget is spent; default: now.
       progress: called with the name of a step, and how many of how many seconds are spent.
       watch: called with the `Standing` of each candidate at each step.
 
@@ -77,7 +87,7 @@ def choose(
         if not (isinstance(value, int | float) and 0 < value < 1):
             raise JbrlError(f"{name} = {shown(value)}: expected a number between 0 and 1")
     limits = parse_seconds("offline", offline), parse_seconds("online", online)
-    clock = Clock(parse_seconds("budget", budget))
+    clock = Clock(parse_seconds("budget", budget), began=began)
     batching.use_all_cores()
     chosen = resolve_problem(problem)  # type: ignore[arg-type]
     lifetime = lifetime_of(chosen, horizon, episodes)
@@ -168,7 +178,7 @@ def _field(given: Any, protocol: Protocol, offline: float, online: float) -> lis
             f"candidates: {f'two are called {twice}' if twice else 'none is given'}: expected one "
             "or more, each with a name of its own"
         )
-    return found
+    return in_order(found, protocol)
 
 
 def _of_study(path: str | Path, protocol: Protocol) -> dict[str, Agent]:

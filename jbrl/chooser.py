@@ -18,7 +18,7 @@ from jbrl.base.errors import JbrlError
 from jbrl.choice import Standing
 from jbrl.play.protocol import Protocol
 from jbrl.problems.problem import DirichletProblem
-from jbrl.racer import FRESH, Clock, Kept, OutOfTimeError, OverLimitError, Racer, over
+from jbrl.racer import FRESH, SAFE, Clock, Kept, OutOfTimeError, OverLimitError, Racer, over
 from jbrl.stats.race import Race
 from jbrl.study.cost import present_busy_text
 from jbrl.study.portfolio import beyond, candidate
@@ -31,6 +31,7 @@ FIRST = {False: 256, True: 16}  # environments that a candidate plays at first: 
 LEAST = 4  # the same where they take long
 RANGE_PLAYED = 2048  # environments that the range from Random to Optimal is measured in
 BLOCK_SHARE = 0.04  # of the budget, that the first environments of a candidate should take
+REFERENCE_SHARE = 0.2  # of what is left, that the end of a range should take
 TOGETHER = 4  # candidates that are in the race before it begins
 ENTRY_SHARE = 0.65  # of the time, for making candidates ready
 FINAL_SHARE = 0.12  # of the budget, for scoring the winner and the bracket
@@ -106,10 +107,12 @@ class Chooser:
     # ---- who takes part ----
 
     def _refer(self) -> None:
-        """Play the ends of the range."""
+        """Play the ends of the range, as far as that takes little of the time."""
         for name in ("Random", "Optimal"):
             made = candidate(AGENTS[name].agent(), self.protocol)
             one = Racer(made, self.protocol, Kept(None), self.clock)
+            if self._expected(one) > REFERENCE_SHARE * (self._end - self.clock.spent):
+                continue
             try:
                 self.protocol.check_agent(one.agent, one.name)
                 self.say(f"{name}, for the range")
@@ -122,7 +125,10 @@ class Chooser:
         or the budget is spent; return which: "epsilon", "certified", "budget", or "none" where
         nobody takes part.
         """
-        self._refer()
+        while not self.played and self._enter_next():  # an answer first
+            pass
+        if self.played:
+            self._refer()
         while True:
             early = len(self.played) < min(TOGETHER, len(self.racers))
             share = ENTRY_SHARE * (self._entering + self._racing)
@@ -237,17 +243,34 @@ class Chooser:
         """
         times: Any = racer.times
         decision = times.latency
-        if times.cost <= self.limits[1] < decision:
+        if times.cost <= SAFE * self.limits[1] < decision:
             busy = present_busy_text().strip()
             if busy:
                 self.busy, decision = busy, times.cost
-        for what, seconds, limit in (
-            ("offline", times.offline, self.limits[0]),
-            ("per decision", decision, self.limits[1]),
+        for what, seconds, limit, share in (
+            ("offline", times.offline, self.limits[0], 1.0),
+            ("per decision", decision, self.limits[1], SAFE),
         ):
-            if seconds > limit:
+            if seconds > share * limit:
                 return over(what, seconds, limit)
         return ""
+
+    def confirm(self, racer: Racer) -> bool:
+        """Return whether a candidate keeps the limit of a decision when that is measured again; it
+        leaves where not. What is kept from another process is believed.
+        """
+        if not racer.is_trained:
+            return True
+        self.say(f"{racer.name}: decisions are timed again")
+        racer.measure_again(self.limits[1], self.clock.spent + self.clock.budget / 20)
+        racer.reason = self._over(racer)
+        if racer.reason:
+            race: Any = self.race
+            racer.status = "over a limit"
+            race.remove(racer.name)
+            self.played.pop(racer.name)
+            self.race = race if race.running else None
+        return not racer.reason
 
     def _is_vain(self) -> bool:
         """Return whether all agents are worth the same: there is one action, or one return."""
@@ -255,7 +278,7 @@ class Chooser:
 
     # ---- the race ----
 
-    def _begin(self) -> None:
+    def begin(self) -> None:
         """Begin the race, or begin it anew where scores have left the range that was assumed."""
         self.range, self.assumed = self._score_range()
         means = {name: float(np.nanmean(v)) for name, v in self.references.items()}
@@ -293,7 +316,7 @@ class Chooser:
             return
         low, high = self.range
         if np.nanmin(scores, initial=high) < low or np.nanmax(scores, initial=low) > high:
-            self._begin()
+            self.begin()
         else:
             self.race.add(name, self.clipped(scores))
 
@@ -304,7 +327,7 @@ class Chooser:
         if self.race is None:
             if not self.played:
                 return False
-            self._begin()
+            self.begin()
         race: Any = self.race
         race.drop()
         leader, rivals = race.leader, race.open()

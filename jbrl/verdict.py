@@ -52,8 +52,11 @@ class Verdict:
         """Run the race and return the answer; Ctrl-C ends it with what is known."""
         try:
             self.stopped = self.race.run()
-            if self.race.race is not None:
-                self._conclude(self.race.by_name[self._cheapest()])
+            while self.race.race is not None:
+                racer = self.race.by_name[self._cheapest()]
+                if self.race.confirm(racer):
+                    self._conclude(racer)
+                    break
         except KeyboardInterrupt:
             self.stopped = "interrupted"
         return self.answer()
@@ -196,10 +199,16 @@ class Verdict:
 
     def answer(self) -> Choice:
         """Return the answer by what is known; nothing more is played."""
-        course, race, rules = self.race, self.race.race, self.race.protocol
+        course, rules = self.race, self.race.protocol
+        if course.race is None and course.played:
+            course.begin()
+        race, policy = course.race, self.policy
         winner = recommended = None
         if race is not None:
             winner, recommended = race.leader, self._cheapest()
+            racer = course.by_name[recommended]
+            if policy is None and racer.is_trained:
+                policy = racer.policy()
         outcome = "answered" if winner else "none"
         return Choice(
             problem=rules.test.short_name,
@@ -229,7 +238,7 @@ class Verdict:
             seconds=course.clock.spent,
             busy=course.busy,
             trainings=self.trainings,
-            policy=self.policy,
+            policy=policy,
         )
 
     def _share(self) -> tuple[float, float] | None:

@@ -147,7 +147,11 @@ def test_wrong_input_is_refused(given, message):
 
 @pytest.mark.parametrize(
     ("text", "seconds"),
-    [("60 s", 60), ("1ms", 1e-3), ("10min", 600), ("50 µs", 5e-5), (2, 2), ("1e-3", 1e-3)],
+    [
+        *[("60 s", 60), ("1ms", 1e-3), ("10min", 600), ("50 µs", 5e-5), (2, 2), ("1e-3", 1e-3)],
+        *[(".5ms", 5e-4), ("1e-3 s", 1e-3), ("1E-3S", 1e-3), ("1 Min", 60), ("2.\u00a0ms", 2e-3)],
+        *[("5 \u03bcs", 5e-6), (np.float32(0.5), 0.5), ("0.5 h", 1800)],
+    ],
 )
 def test_durations(text, seconds):
     assert parse_seconds("online", text) == pytest.approx(seconds)
@@ -230,6 +234,13 @@ class Simulated(Racer):
     def trained_again(self, number: int, until: float) -> "Simulated":
         self._take(self.off * self.candidate.searching, until, 20)
         return self
+
+    def measure_again(self, online: float, until: float) -> None:
+        self._take(0.2, np.inf, 1)
+
+    @property
+    def is_trained(self) -> bool:
+        return self.times is not None
 
     def policy(self) -> Any:
         return None

@@ -189,7 +189,8 @@ def parse_seconds(name: str, given: object) -> float:
     Raises:
       JbrlError: it is no duration above 0.
     """
-    found = re.fullmatch(r"\s*(\d+\.?\d*(?:[eE][+-]?\d{1,2})?)\s*([a-zµμ]*)\s*", str(given))
+    number = r"((?:\d+\.?\d*|\.\d+)(?:e[+-]?\d{1,2})?)"
+    found = re.fullmatch(rf"\s*{number}\s*([a-zµμ]*)\s*", str(given).lower())
     seconds = 0.0
     if found and found[2] in UNITS_OF_TIME and not isinstance(given, bool):
         seconds = float(found[1]) * UNITS_OF_TIME[found[2]]

@@ -3,6 +3,7 @@ what it knows, to take home.
 """
 
 import json
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -214,6 +215,7 @@ def choose(
       jbrl choose pump.json --online 100us --candidates BEB,PSRL,BAMCP
       jbrl choose CartPole --episodes 100 --budget 30min
     """
+    began = time.monotonic()  # imports count
     from jbrl.choose import choose as choose_agent
 
     with _shown() as (progress, watch):
@@ -230,6 +232,7 @@ def choose(
             epsilon=epsilon,
             confidence=confidence,
             out=out,
+            began=began,
             progress=progress,
             watch=watch,
         )

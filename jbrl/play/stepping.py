@@ -297,7 +297,7 @@ class _Programs:
         types = tuple(jax.typeof(leaf) for leaf in jax.tree.leaves(args))
         jitted = jax.jit(getattr(self, name), donate_argnums=(1,) if name == "step" else ())
         return compilation.find_or_compile(
-            (self, name, types), lambda: jitted.lower(*args), jax.devices()[:1], 1
+            (self, name, types), lambda: jitted.lower(*args), jax.devices()[:1], 1, alone=True
         )
 
     def _mapped(self, one: Any) -> Any:
@@ -573,9 +573,9 @@ def _drawn(prior: Prior, lifetimes: int | None) -> Callable[..., Any]:
     the first observation, and the number of the step.
     """
     keys = jax.random.split(jax.random.key(0), lifetimes or 1)
-    environments = jax.jit(jax.vmap(prior.sample))(keys)
-    state, first = jax.jit(jax.vmap(lambda e, k: e.reset(k)))(environments, keys)
-    advance = jax.jit(jax.vmap(_advance, in_axes=(0, 0, 0, 0, None)))
+    environments, state, first = compilation.compile_once(_begun, keys, prior).call(keys, prior)
+    given = (state, jnp.zeros(len(keys), jnp.int32), jnp.int32(0))
+    advance = compilation.compile_once(_advanced, keys, environments, *given).call
 
     def host(v: Any) -> Any:
         found = np.asarray(v)
@@ -586,11 +586,21 @@ def _drawn(prior: Prior, lifetimes: int | None) -> Callable[..., Any]:
         if action is None:
             return host(first), None
         actions = np.asarray(action, np.int32).reshape(-1)
-        state, taken, seen = advance(environments, state, actions, keys, number)
+        state, taken, seen = advance(keys, environments, state, actions, np.int32(number))
         outcome = (taken.reward, taken.observation, taken.terminated, taken.truncated)
         return host(seen), tuple(map(host, outcome))
 
     return step
+
+
+def _begun(keys: Array, prior: Any) -> Any:
+    """Return environments, states and first observations, of as many lifetimes as there are keys."""
+    environments = jax.vmap(prior.sample)(keys)
+    return environments, *jax.vmap(lambda e, k: e.reset(k))(environments, keys)
+
+
+def _advanced(keys: Array, environments: Any, state: Any, actions: Array, number: Array) -> Any:
+    return jax.vmap(_advance, in_axes=(0, 0, 0, 0, None))(environments, state, actions, keys, number)
 
 
 def _advance(environment: Any, state: Any, action: Any, key: Any, number: Any) -> Any:
