@@ -52,7 +52,8 @@ class Choice:
         candidate keeps the limits.
       stopped: why the race ended: "epsilon", "certified" (within epsilon of the Bayes-optimal
         value), "budget", "interrupted" or "none".
-      winner: leads the race; `recommended`: the cheapest that is as good within epsilon.
+      winner: leads the race; `recommended`: the cheapest that is as good within epsilon, or where
+        none had time to play, one that keeps the limits.
       score: mean and limits at `confidence` of the recommended, in `n_fresh` environments that the
         race has not seen.
       share: least and greatest part of the Bayes-optimal value that the score is.
@@ -112,7 +113,7 @@ class Choice:
             )
         parts.append(_STOPPED[self.stopped])
         if self.outcome == "interrupted" and self.policy is None:
-            parts.append("The policy was not written: the same command goes on from here")
+            parts.append("The policy was not written, since it is not trained in this process")
         if self.range_assumed:
             low, high = self.score_range
             parts.append(f"It is assumed that scores lie between {low:.5g} and {high:.5g}")
@@ -187,6 +188,8 @@ _STOPPED = {
 
 
 def _scored(choice: Choice) -> str:
+    if choice.winner is None:
+        return "it keeps the limits, and there was no time to play it or others"
     if choice.score is None:
         return "it leads the race, but was not scored afresh"
     mean, low, high = choice.score

@@ -40,6 +40,7 @@ COMPILING_PLAY = {False: 1.0, True: 2.0}
 WRITING = 3.0  # seconds, at most FINAL_SHARE / 2 of the budget: the page and the policy
 LEAST_FRESH = 64  # environments that should score the winner
 ASSUMED = 4.0  # times the range seen: the range of scores that nothing bounds
+LATE = "was begun, but would not have been ready in time"
 SURE = 0.8  # quantile of what estimates of entering were off by, that is expected of the next
 
 
@@ -211,8 +212,8 @@ class Chooser:
             racer.status, self.played[racer.name] = "running", []
             self._add(racer.name, scores)
         except OutOfTimeError:
-            racer.reason = "was begun, but would not have been ready in time"
-            racer.status = "out of time"
+            late = "is ready, but had no time to play" if racer.times else LATE
+            racer.status, racer.reason = "out of time", late
         except OverLimitError as error:
             racer.status, racer.reason = "over a limit", str(error)
         except (JbrlError, FloatingPointError) as error:

@@ -68,10 +68,7 @@ class Clock:
     """
 
     def __init__(
-        self,
-        budget: float,
-        now: Callable[[], float] = time.monotonic,
-        began: float | None = None,
+        self, budget: float, now: Callable[[], float] = time.monotonic, began: float | None = None
     ) -> None:
         self.budget, self.now, self._began = budget, now, now() if began is None else began
 
@@ -227,7 +224,7 @@ class Racer:
         self._kept.put(f"{self.unit.id}-times", dataclasses.asdict(self.times))
 
     def measure_again(self, online: float, until: float) -> None:
-        """Measure decisions anew, more of them: sets the latency of `times`, where there is time."""
+        """Measure decisions anew, where there is time: sets the latency of `times`."""
         before, times = self._measured, self.times
         found = self._latency(online, until, CONFIRMING)
         if times is None or found.decisions == FEW_DECISIONS:

@@ -202,14 +202,15 @@ class Verdict:
         course, rules = self.race, self.race.protocol
         if course.race is None and course.played:
             course.begin()
-        race, policy = course.race, self.policy
-        winner = recommended = None
+        race, policy, winner = course.race, self.policy, None
+        # in the place of those that have played, whoever keeps the limits
+        ready = (r.name for r in course.racers if r.status == "out of time" and r.is_trained)
+        recommended = next((name for name in ready if course.by_name[name].times), None)
         if race is not None:
             winner, recommended = race.leader, self._cheapest()
-            racer = course.by_name[recommended]
-            if policy is None and racer.is_trained:
-                policy = racer.policy()
-        outcome = "answered" if winner else "none"
+        if policy is None and recommended and course.by_name[recommended].is_trained:
+            policy = course.by_name[recommended].policy()
+        outcome = "answered" if recommended else "none"
         return Choice(
             problem=rules.test.short_name,
             digest=rules.test.digest,

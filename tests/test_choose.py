@@ -87,14 +87,29 @@ def test_what_was_played_is_kept_and_gives_the_same_answer(choice, folder):
     assert plain(again) == plain(choice)
 
 
-def test_an_interruption_ends_in_the_answer_so_far(choice, folder):
+def interrupted(folder: Path, at: str, **options: Any) -> Choice:
+    """Return what a choice answers that is interrupted at a step."""
+
     def interrupt(step: str, done: int, total: int) -> None:
-        if "environments" in step:
+        if at in step:
             raise KeyboardInterrupt
 
-    found = jbrl.choose(
-        "GC(n_states=3)", **TINY, candidates=["Sarsa", "Q-learning"], out=folder, progress=interrupt
-    )
+    return jbrl.choose("GC(n_states=3)", **TINY, out=folder, progress=interrupt, **options)
+
+
+def test_an_interruption_leaves_the_policy_of_the_answer_so_far(tmp_path):
+    """The first answer is there before Random and Optimal play."""
+    found = interrupted(tmp_path, "Random", candidates=["Sarsa"], seed=1)
+    assert found.outcome == "interrupted" and found.recommended == "Sarsa"
+    assert jbrl.load_policy(tmp_path / "policy").name == "Sarsa"
+    assert "not written" not in found.sentence
+    again = interrupted(tmp_path, "Random", candidates=["Sarsa"], seed=1)
+    assert again.recommended == "Sarsa" and "The policy was not written" in again.sentence
+    assert jbrl.load_policy(tmp_path / "policy").name == "Sarsa"  # as before
+
+
+def test_an_interruption_ends_in_the_answer_so_far(choice, folder):
+    found = interrupted(folder, "environments", candidates=["Sarsa", "Q-learning"])
     assert (found.outcome, found.stopped) == ("interrupted", "interrupted")
     assert found.recommended in ("Sarsa", "Q-learning")
     assert found.score is None
@@ -363,6 +378,48 @@ def test_who_is_not_ready_in_time_breaks_no_limit(monkeypatch):
     choice = Verdict(Chooser(protocol, racers, clock=clock, **rules)).reach()  # type: ignore[arg-type]
     assert choice.stopped == "budget" and choice.recommended is None
     assert choice.sentence == "No candidate was ready on GC within 10 s."
+
+
+@pytest.mark.parametrize(
+    ("budget", "again", "recommended", "order"),
+    [
+        (100, 1e-4, "e-Greedy", ["e-Greedy", "Random", "Optimal", "BEB"]),
+        (100, 9.5e-4, "BEB", ["e-Greedy", "Random", "Optimal", "BEB"]),  # too near to the limit
+        (16, 1e-4, "e-Greedy", ["e-Greedy", "BEB"]),  # ends of the range take too much of it
+        (9, 1e-4, "e-Greedy", ["e-Greedy"]),  # nor to play
+    ],
+)
+def test_an_answer_comes_first_and_is_timed_again(budget, again, recommended, order, monkeypatch):
+    class Timed(Simulated):
+        def learn(self, offline: float, online: float, until: float) -> None:
+            super().learn(offline, online, until)
+            entered.append(self.name)
+
+        def play(self, start: int, stop: int, until: float = np.inf) -> np.ndarray:
+            if self.name not in entered:
+                entered.append(self.name)
+            return super().play(start, stop, until)
+
+        def measure_again(self, online: float, until: float) -> None:
+            seconds = again if self.name == "e-Greedy" else 1e-4
+            self.times = Times(0.1, seconds, seconds, 5e-5, 1.0)
+
+    monkeypatch.setattr(import_module("jbrl.chooser"), "Racer", Timed)
+    monkeypatch.setattr(import_module("jbrl.chooser"), "present_busy_text", lambda: "")
+    entered: list[str] = []
+    chosen, clock = problem("GC"), SimulatedClock(budget)
+    protocol, racers = Protocol(chosen, chosen, 256, 0, chosen.lifetime, 0.95), []
+    clock.slow = 1  # type: ignore[attr-defined]
+    for name in ("e-Greedy", "BEB"):
+        one = Candidate(name, AGENTS[name].agent(), 5.0, 1.0, 1e-5, 8, blind=False)
+        racers.append(Timed(one, protocol, Kept(None), clock))
+        racers[-1].off, racers[-1].mean = 1.0, 2.0 + (name == "e-Greedy")
+    rules = {"limits": (60.0, 1e-3), "epsilon": 0.1, "confidence": 0.95}
+    choice = Verdict(Chooser(protocol, racers, clock=clock, **rules)).reach()  # type: ignore[arg-type]
+    assert choice.recommended == recommended
+    assert entered == order
+    assert (choice.winner is None) == (budget == 9)
+    assert ("no time to play it" in choice.sentence) == (budget == 9)
 
 
 def test_means_stand_with_the_digits_of_their_errors():

@@ -52,9 +52,9 @@ QUICKLY: dict[str, str | bool] = {
     "xla_cpu_parallel_codegen_split_count": str(min(32, available_cores())),
 }
 
-# The order of operations that takes least memory leaves few of them to run side by side. Those that
-# are left XLA hands to other threads, and one decision waits longer for these than it computes: Q(λ)
-# on CartPole decides in half the time, e-Greedy on GC of 30 states in three quarters; the bits are
+# XLA hands operations that can run side by side to other threads, and one decision waits longer for
+# these than it computes. The order that takes least memory leaves few of them: on a busy machine
+# Q(λ) on CartPole decides in half the time, e-Greedy on GC of 30 states in two thirds; the bits are
 # the same.
 ALONE = {"xla_cpu_scheduler_type": "CPU_SCHEDULER_TYPE_MEMORY_OPTIMIZED"}
 

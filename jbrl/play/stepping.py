@@ -573,9 +573,10 @@ def _drawn(prior: Prior, lifetimes: int | None) -> Callable[..., Any]:
     the first observation, and the number of the step.
     """
     keys = jax.random.split(jax.random.key(0), lifetimes or 1)
-    environments, state, first = compilation.compile_once(_begun, keys, prior).call(keys, prior)
-    given = (state, jnp.zeros(len(keys), jnp.int32), jnp.int32(0))
-    advance = compilation.compile_once(_advanced, keys, environments, *given).call
+    with compilation.compiling("quick"):
+        environments, state, first = compilation.compile_once(_begun, keys, prior).call(keys, prior)
+        given = (state, jnp.zeros(len(keys), jnp.int32), jnp.int32(0))
+        advance = compilation.compile_once(_advanced, keys, environments, *given).call
 
     def host(v: Any) -> Any:
         found = np.asarray(v)
@@ -594,13 +595,15 @@ def _drawn(prior: Prior, lifetimes: int | None) -> Callable[..., Any]:
 
 
 def _begun(keys: Array, prior: Any) -> Any:
-    """Return environments, states and first observations, of as many lifetimes as there are keys."""
+    """Return environments, states and first observations, one for each key."""
     environments = jax.vmap(prior.sample)(keys)
     return environments, *jax.vmap(lambda e, k: e.reset(k))(environments, keys)
 
 
 def _advanced(keys: Array, environments: Any, state: Any, actions: Array, number: Array) -> Any:
-    return jax.vmap(_advance, in_axes=(0, 0, 0, 0, None))(environments, state, actions, keys, number)
+    return jax.vmap(_advance, in_axes=(0, 0, 0, 0, None))(
+        environments, state, actions, keys, number
+    )
 
 
 def _advance(environment: Any, state: Any, action: Any, key: Any, number: Any) -> Any:
