@@ -30,10 +30,16 @@ from jbrl.problems.prior import Prior
 from jbrl.problems.problem import EnvironmentProblem
 from jbrl.rollout.contract import cost
 
+
+def drawn(*rates):
+    sizes = {"hidden_width": 8, "sequence_length": 4}
+    return build(ActorCritic, {"learning_rate": {"choice": list(rates)}, **sizes}, "")[0]
+
+
 # What a policy that learns nothing is paid on average: 1/2 by 11 arms with rewards 0, 0.1, ... 1;
 # 0 by a chain that asks for one of two bits, whatever does not remember it.
 CASES = [
-    ("bsuite/bandit/0", ActorCritic(hidden_width=8, sequence_length=4), 400, 0.6),
+    ("bsuite/bandit/0", drawn(3e-3, 2e-3), 400, 0.6),  # the program of a test below
     pytest.param(
         *("bsuite/bandit/0", PPO(hidden_width=8, rollout_length=32, learning_rate=0.01), 400, 0.6),
         marks=pytest.mark.slow,
@@ -46,7 +52,7 @@ CASES = [
 ]
 
 
-def run_of(name, agent, lifetime, *, seed=0, n_environments=3):
+def run_of(name, agent, lifetime, *, seed=0, n_environments=12):
     found = problem(name)
     protocol = Protocol(found, found, n_environments, seed, lifetime)
     run = make_run(agent, protocol)
@@ -103,11 +109,6 @@ def test_two_seeds_never_give_the_same_curve(agent):
     np.testing.assert_array_equal(first, again)
 
 
-def drawn(*rates):
-    sizes = {"hidden_width": 8, "sequence_length": 4}
-    return build(ActorCritic, {"learning_rate": {"choice": list(rates)}, **sizes}, "")[0]
-
-
 def rates_of(run, n):
     keys = [stream(run.protocol.test.key(run.protocol.seed), i, "parameters") for i in range(n)]
     return np.array([run.agent.values(key)["learning_rate"] for key in keys])
@@ -115,7 +116,7 @@ def rates_of(run, n):
 
 def test_a_lifetime_that_diverges_fails_with_a_sentence_and_the_others_go_on():
     """To the bit as beside lifetimes that learn, and as it is taken up again."""
-    run = run_of("bsuite/bandit/0", drawn(3e-3, 1e9), Episodes(400), n_environments=12)
+    run = run_of("bsuite/bandit/0", drawn(3e-3, 1e9), Episodes(400))
     saved = []
     chunk = next(run.chunks(between=lambda flight: saved.append(flight.arrays())))
     failed, high = np.isnan(chunk.returns), rates_of(run, 12) > 1
@@ -129,7 +130,7 @@ def test_a_lifetime_that_diverges_fails_with_a_sentence_and_the_others_go_on():
         "policy is NaN: learning has diverged; a smaller learning_rate may help",
         chunk.failure,
     )
-    tame = run_of("bsuite/bandit/0", drawn(3e-3, 1e-3), Episodes(400), n_environments=12)
+    tame = run_of("bsuite/bandit/0", drawn(3e-3, 1e-3), Episodes(400))
     np.testing.assert_array_equal(chunk.returns[~high], scores(tame)[~high])
     (again,) = run.chunks(checkpoints=[(saved[-1], 1.0)])
     np.testing.assert_array_equal(again.returns, chunk.returns)
