@@ -73,6 +73,7 @@ def test_the_answer_names_an_agent_and_scores_it_afresh(choice, folder):
     page = (folder / "choice.html").read_text()
     assert page.count("<svg") >= 2
     assert choice.recommended in page and "mathdefault" not in page  # numbers, not TeX
+    assert page.count('<td class="number">') >= 2 * 4  # a mean and its error stay on one line
 
 
 def test_the_policy_in_the_folder_acts(choice, folder):

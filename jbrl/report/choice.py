@@ -21,7 +21,7 @@ from jbrl.report.axes import (
     log_ticks,
     styles,
 )
-from jbrl.report.content import Chapter, Document, Facts, Paragraph, Plot, table
+from jbrl.report.content import Chapter, Column, Document, Facts, Paragraph, Plot, table
 from jbrl.report.text import seconds_text
 
 PLOT_HEIGHT = 2.8  # inches, legend apart
@@ -53,7 +53,8 @@ def document(choice: Mapping[str, Any], rows: Sequence[Sequence[str]]) -> Docume
         if played
         else ()
     )
-    heads, *lines = rows
+    (first, *numbers, last), *lines = rows
+    heads = (first, *(Column(name, "number") for name in numbers), last)
     return Document(
         title="Which agent",
         kind=choice["problem"],
