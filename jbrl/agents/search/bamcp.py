@@ -8,7 +8,7 @@ from jax import Array
 
 from jbrl import vectorize
 from jbrl.agents.registry import register_agent
-from jbrl.agents.search import draws, uct
+from jbrl.agents.search import draws, native, uct, uct_groups
 from jbrl.agents.search.uct import Kept, SearchTask
 from jbrl.base.errors import JbrlError
 from jbrl.base.parameters import parameter, raise_capacity, round_up
@@ -120,10 +120,8 @@ class BAMCP(HasCost, Agent[DirichletPrior, BAMCPState]):
     )
 
     requires = BAYESIAN
-    # Searches run one after the other, so lanes gain nothing from each other. Enough of them share
-    # the cost of what happens between searches, few enough keep small runs from waiting for lanes
-    # that do not count.
-    lanes = 8
+    # One group: small runs do not wait for lanes that do not count.
+    lanes = native.LANES
 
     def __post_init__(self) -> None:
         """Make capacity for the budget where it is known: not for traced values, which are cut to
@@ -177,7 +175,7 @@ class BAMCP(HasCost, Agent[DirichletPrior, BAMCPState]):
 
     def act(self, key: Array, state: BAMCPState, observation: Array) -> tuple[Array, BAMCPState]:
         stream = draws.stream(jax.random.key_data(key))
-        root = uct.search(self._task(stream, state, observation))
+        root = uct_groups.search(self._task(stream, state, observation))
         worth = root.means if self.final == "mean" else root.visits
         tie = draws.word(stream, jnp.uint32(2**32 - 1))
         return uct.greatest(worth, tie), replace(state, kept=root.kept)

@@ -20,8 +20,17 @@ Tasks. A task is a record of arrays, stacked along a leading axis; what all have
 length 1 there. On a CPU they run one after the other, on other devices in lockstep, either way as
 if each were alone. To work on one takes memory, which the next one may find as it was left:
 `work(task, memory) -> (result, memory)`.
+
+Groups. Work on one task is a chain in which each operation waits for the one before. `LANES` tasks
+that take each step together hide that, and an operation on all of them is one vector instruction,
+if three conditions hold. What lanes have is [G, 1]: XLA lets LLVM unroll the loop over the last
+axis, here of length 1, and the loop over lanes stays one that LLVM vectorises. Arithmetic and
+indexing stand apart (`apart`), since a loop with both in it is not vectorised, and a selection of
+what was read becomes a branch. Memory is a `Table`, whose length is a power of two, so that a mask
+replaces tests of bounds.
 """
 
+import dataclasses
 import functools
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -31,6 +40,8 @@ import jax.numpy as jnp
 from jax import Array, lax
 from jax.custom_batching import custom_vmap
 from jax.experimental.xla_metadata import set_xla_metadata
+
+from jbrl.base.pytree import record, static
 
 F = TypeVar("F", bound=Callable[..., Any])
 Work = Callable[[Any, Any], tuple[Any, Any]]
@@ -84,7 +95,7 @@ def for_one(run: Callable[[Any], Any]) -> Callable[[Any], Any]:
     @custom_vmap
     def run_all(tasks: Any) -> Any:
         # XLA aborts where it sees through some arguments of a single task (jaxlib 0.10.2)
-        return run(lax.optimization_barrier(tasks) if _count(tasks) == 1 else tasks)
+        return run(lax.optimization_barrier(tasks) if count_of(tasks) == 1 else tasks)
 
     @run_all.def_vmap
     def _(size: int, batched: list[Any], tasks: Any) -> tuple[Any, ...]:
@@ -110,27 +121,41 @@ def for_one(run: Callable[[Any], Any]) -> Callable[[Any], Any]:
 
 
 def for_each(
-    work: Work, blank: Callable[[Any], Any], in_lockstep: Callable[[Any], Any]
+    work: Work,
+    blank: Callable[[Any], Any],
+    in_lockstep: Callable[[Any], Any],
+    grouped: Callable[[Any], Any] | None = None,
+    worthwhile: Callable[[Any], bool] | None = None,
 ) -> Callable[[Any], Any]:
     """Make `work` a function of one task; mapped, tasks run one after the other on CPUs, in the
     same memory, `blank(tasks)`, and by `in_lockstep` on other devices.
+
+    Args:
+      grouped: takes the place of `work` on CPUs where there are at least `LANES` tasks and
+        `worthwhile(tasks)` holds: a function of stacked tasks, to the same bits.
     """
 
     @native
     def one_by_one(tasks: Any) -> Any:
         return in_turn(tasks, work, blank(tasks))
 
+    in_groups = native(grouped) if grouped else one_by_one
+
+    def on_cpu(tasks: Any) -> Any:
+        enough = count_of(tasks) >= LANES and (worthwhile is None or worthwhile(tasks))
+        return in_groups(tasks) if enough else one_by_one(tasks)
+
     def on_this_device(tasks: Any) -> Any:
         if jax.default_backend() == "cpu":
-            return one_by_one(tasks)
-        return lax.platform_dependent(tasks, cpu=one_by_one, default=in_lockstep)
+            return on_cpu(tasks)
+        return lax.platform_dependent(tasks, cpu=on_cpu, default=in_lockstep)
 
     return for_one(on_this_device)
 
 
 def in_turn(tasks: Any, work: Work, memory: Any) -> Any:
     """Return results of all tasks, one after the other in the same memory; for `native` code."""
-    count = _count(tasks)
+    count = count_of(tasks)
 
     def nth(i: Array) -> Any:
         return jax.tree.map(
@@ -158,7 +183,7 @@ def in_groups(tasks: Any, work: Work, blank: Callable[[Any], Any], max_group: in
     size would be a program of its own.
     """
     leaves, structure = jax.tree.flatten(tasks)
-    count = _count(tasks)
+    count = count_of(tasks)
     own = [v for v in leaves if v.shape[0] == count]
 
     def one(own: list[Any]) -> Any:
@@ -171,5 +196,102 @@ def in_groups(tasks: Any, work: Work, blank: Callable[[Any], Any], max_group: in
     return lax.map(one, own, batch_size=min(count, 1 << (max(1, max_group).bit_length() - 1)))
 
 
-def _count(tasks: Any) -> int:
+def count_of(tasks: Any) -> int:
+    """Return the number of stacked tasks."""
     return max(int(v.shape[0]) for v in jax.tree.leaves(tasks))
+
+
+LANES = 8  # of a group: numbers of 32 bits in a register of AVX2
+
+
+@record
+class Table:
+    """Numbers of each lane of a group, one lane after the other."""
+
+    values: Array  # [P], P a power of two
+    stride: int = static()  # from one lane to the next; 0: all lanes have the same numbers
+
+
+def blank_table(length: int, dtype: Any) -> Table:
+    """Return zeros, `length` of them for each lane."""
+    return table(jnp.zeros((LANES, length), dtype))
+
+
+def table(values: Array) -> Table:
+    """Return the numbers of each lane, [LANES, N], or of all lanes, [1, N]."""
+    lanes, stride = values.shape
+    if lanes > 1 and stride % SAME_SET == 0:
+        stride += LINE
+    wanted = 1 << (lanes * stride - 1).bit_length()
+    flat = jnp.pad(values, ((0, 0), (0, stride - values.shape[1]))).reshape(-1)
+    return Table(jnp.pad(flat, (0, wanted - lanes * stride)), stride if lanes > 1 else 0)
+
+
+SAME_SET = 512  # numbers: lanes so far apart would displace each other from the cache
+LINE = 16  # numbers in a line of the cache
+
+
+def _position(table: Table, i: Array) -> Array:
+    """Return where entry `i` [LANES, 1] of each lane is."""
+    if table.stride:
+        i = i + jnp.arange(LANES, dtype=jnp.int32)[:, None] * table.stride
+    return i & (table.values.shape[0] - 1)
+
+
+def read_each(table: Table, i: Array) -> Array:
+    """Return entry `i` of each lane, both [LANES, 1]; must lie in range."""
+    numbers = lax.GatherDimensionNumbers((1,), (), (0,))
+    return lax.gather(table.values, _position(table, i), numbers, (1,), mode="promise_in_bounds")
+
+
+def write_each(table: Table, i: Array, values: Array) -> Table:
+    """Return `table` with entries i, i + 1, ... of each lane replaced by `values` [LANES, n], or
+    [1, n] for all lanes; `i` is [LANES, 1]; must lie in range.
+    """
+    where, new = _position(table, i), table.values
+    for lane, row in enumerate(jnp.broadcast_to(values, (LANES, values.shape[1]))):
+        new = lax.dynamic_update_slice(new, row, (where[lane, 0],), allow_negative_indices=False)
+    return dataclasses.replace(table, values=new)
+
+
+def apart(fn: F) -> F:
+    """Keep XLA from fusing what `fn`, a function of arrays in `native` code, does with what is
+    around it. Every argument must be used.
+    """
+    marked = jax.jit(fn)
+
+    @functools.wraps(fn)
+    def call(*args):  # type: ignore[no-untyped-def]
+        return set_xla_metadata(marked(*args), inlineable="false")
+
+    return call  # type: ignore[return-value]
+
+
+def groups_in_turn(tasks: Any, work: Work, memory: Any) -> Any:
+    """Return results of all tasks, at least `LANES`, in groups one after the other in the same
+    memory; for `native` code.
+
+    Where the last group is not full, it takes tasks of the one before again.
+
+    Args:
+      work: as `Work`, of stacked tasks of a group and to stacked results.
+    """
+    count = count_of(tasks)
+
+    def nth(i: Array) -> Any:
+        return jax.tree.map(
+            lambda v: v if v.shape[0] == 1 else lax.dynamic_slice_in_dim(v, i * LANES, LANES), tasks
+        )
+
+    def step(i: Array, carry: tuple[Any, ...]) -> tuple[Any, ...]:
+        memory, results = carry
+        result, memory = work(nth(i), memory)
+        return memory, jax.tree.map(
+            lambda all_, new: lax.dynamic_update_slice_in_dim(all_, new, i * LANES, 0),
+            results,
+            result,
+        )
+
+    each, _ = jax.eval_shape(work, jax.eval_shape(nth, jnp.int32(0)), memory)
+    nothing = jax.tree.map(lambda v: jnp.zeros((count, *v.shape[1:]), v.dtype), each)
+    return lax.fori_loop(0, -(-count // LANES), step, (memory, nothing))[1]

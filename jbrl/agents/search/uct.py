@@ -299,7 +299,7 @@ def in_lockstep(tasks: SearchTask) -> Root:
     memory.
     """
     each = bytes_needed(tasks.n_states, tasks.n_actions, tasks.capacity, tasks.max_depth)
-    return native.in_groups(tasks, _search, _blank, MEMORY // each)
+    return native.in_groups(tasks, run, blank, MEMORY // each)
 
 
 def bytes_needed(n_states: int, n_actions: int, capacity: int, max_depth: int) -> int:
@@ -308,23 +308,25 @@ def bytes_needed(n_states: int, n_actions: int, capacity: int, max_depth: int) -
     return 4 * (capacity * (rows + 2 * n_actions + 1) + rows * (max_depth + 1) + 2 * max_depth)
 
 
-def _blank(task: SearchTask) -> Memory:
+def blank(task: SearchTask) -> Memory:
     """Return memory for a task of that size."""
     rows = task.n_states * task.n_actions
     empty = empty_tree(task.capacity, task.n_states, task.n_actions)
-    logs = (
-        jnp.log(1 + jnp.arange(task.capacity + 1, dtype=jnp.float32)) if task.kept is None else None
-    )
     return Memory(
         empty,
         draws.empty_urns(rows, task.max_depth),
         jnp.zeros(task.max_depth + 1, jnp.int32),
         jnp.zeros(task.max_depth + 1),
-        logs,
+        log_visits(task.capacity) if task.kept is None else None,
     )
 
 
-def _search(task: SearchTask, memory: Memory) -> tuple[Root, Memory]:
+def log_visits(capacity: int) -> Array:
+    """Return log(n + 1) for n up to the visits of a node of a new tree: [capacity + 1] float32."""
+    return jnp.log(1 + jnp.arange(capacity + 1, dtype=jnp.float32))
+
+
+def run(task: SearchTask, memory: Memory) -> tuple[Root, Memory]:
     """Run one search, in memory that earlier ones may have used."""
     kept = task.kept
     begun = (
@@ -405,8 +407,8 @@ def _descend(walk: Walk, consts: tuple[Any, ...]) -> Walk:
     urns = draws.put_down(walk.urns, walk.last)
     visits, means = at_node(grown, walk.node)
     total = visits.sum()
-    log_visits = jnp.log(total + 1) if logs is None else read(logs, total.astype(jnp.int32))
-    u = select(visits, means, task.exploration, log_visits, _random(task, walk.last, d, 0))
+    log_total = jnp.log(total + 1) if logs is None else read(logs, total.astype(jnp.int32))
+    u = select(visits, means, task.exploration, log_total, _random(task, walk.last, d, 0))
     row = walk.x * task.n_actions + u
     edge = walk.node * task.n_actions + u
     last = draws.draw_next(
@@ -493,4 +495,4 @@ def _back_up(back: tuple[Any, ...], consts: tuple[Any, ...]) -> tuple[Any, ...]:
     )
 
 
-_search_one = native.for_each(_search, _blank, in_lockstep)
+_search_one = native.for_each(run, blank, in_lockstep)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from benchmarks.twins.bamcp import Twin, nodes
-from jbrl.agents.search import draws, uct
+from jbrl.agents.search import draws, native, uct, uct_groups
 from jbrl.agents.search.bamcp import uniform_policy
 from jbrl.agents.search.uct import SearchTask
 from jbrl.problems.lookup import problem
@@ -183,3 +183,34 @@ def test_a_full_tree_stops_growing_and_goes_on_counting():
     full = task(0, kept=uct.nothing_kept(8, A), capacity=8)
     root = SEARCH(full)
     assert int(root.kept.size) == 8 and root.visits.sum() == K
+
+
+def budgets(count: int) -> list[SearchTask]:
+    """Tasks without an earlier tree, no two with the same budget."""
+    return [
+        task(i, kept=None, simulations=jnp.int32(60 - 3 * i), depth=jnp.int32(1 + i % 9))
+        for i in range(count)
+    ]
+
+
+def test_groups_of_lanes_search_as_one_lane_does_also_where_the_last_group_is_not_full():
+    tasks = budgets(native.LANES + 3)
+    grouped = jax.jit(jax.vmap(uct_groups.search))(stack(tasks))
+    assert uct_groups.worthwhile(stack(tasks))
+    for i, alone in enumerate(tasks):
+        same(jax.tree.map(lambda v, i=i: v[i], grouped), SEARCH(alone))
+
+
+def test_groups_share_what_lanes_have_in_common():
+    tasks = [task(i, kept=None, rewards=task(0).rewards) for i in range(native.LANES)]
+    axes = dataclasses.replace(jax.tree.map(lambda _: 0, stack(tasks)), rewards=None, depth=None)
+    shared = dataclasses.replace(stack(tasks), rewards=tasks[0].rewards, depth=tasks[0].depth)
+    grouped = jax.jit(jax.vmap(uct_groups.search, in_axes=(axes,)))(shared)
+    same(grouped, SEARCHES(stack(tasks)))
+
+
+def test_groups_are_for_new_trees_in_small_problems():
+    small, kept = budgets(native.LANES), [task(i) for i in range(native.LANES)]
+    large = dataclasses.replace(stack(small), capacity=1 << 24)
+    assert uct_groups.worthwhile(stack(small))
+    assert not uct_groups.worthwhile(stack(kept)) and not uct_groups.worthwhile(large)
