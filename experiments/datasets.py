@@ -56,6 +56,11 @@ ABOUT = {
         "246f083",
         "0.3 h of 2 busy cores",
     ),
+    "price-of-time": (
+        "Best agents within limits of time on GC of 3 to 10 states",
+        "64 units of 500 MDPs",
+        "jbrl run experiments/price-of-time.toml",
+    ),
     "brackets": (
         "Brackets of Bayes-optimal values (docs/bounds.md)",
         "bracket of a problem by the decisions looked ahead, lifetimes of 250 decisions",

@@ -29,6 +29,7 @@ DATASETS |= {
     "pretrained": "policies/scores.csv",
     "wrong-priors": "wrong-priors",
     "features": "features.csv",
+    "price-of-time": "price-of-time",
     "brackets": "brackets.csv",
     "bandits": "bandits",
     "deep-on-mdps": "deep-on-mdps",

@@ -1,0 +1,142 @@
+"""Draw which algorithm is best on GC of 3 to 10 states within limits of offline time and latency,
+and tabulate it on docs/which-agent.md.
+
+python experiments/price_of_time.py [DIR]
+
+DIR holds results of experiments/price-of-time.toml: they are archived in
+experiments/published/price-of-time. Without DIR, figure and table are made from what is kept there.
+"""
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
+
+import jbrl
+from jbrl.report import axes as parts
+from jbrl.report.html import alone
+from jbrl.report.sections import Section
+from jbrl.report.text import seconds_text
+from jbrl.stats.time_bounds import Contest, stepped
+
+ROOT = Path(__file__).parents[1]
+KEPT = ROOT / "experiments/published/price-of-time"
+PAGE = ROOT / "docs/which-agent.md"
+FIGURE = ROOT / "docs/_static/price-of-time.svg"
+MARKS = ("<!-- price -->\n", "<!-- end price -->")
+LIMITS = ((2e-5, 4e-3), (1e-1, 300.0))  # seconds: of the axes, latency and offline time
+OFFLINE, LATENCY = (0.0, 15.0, 300.0), 1e-3  # limits of the table, seconds
+SHOWN = ("diameter", "gap", "information")  # features of a problem
+COLUMNS = 4
+
+
+def contests(sections: list[Section]) -> dict[str, Contest]:
+    """Return the agents of each problem with their times. The latency of an agent is the least of
+    those of all problems: calls are mostly dispatch, and other programs were running.
+    """
+    agent = ["algorithm", "parameters"]
+    timed = pd.concat([section.timed for section in sections])
+    least = timed.groupby(agent)["latency_seconds"].min()
+    found = {}
+    for section in sections:
+        rows = section.choice.scores
+        latency = least.loc[pd.MultiIndex.from_frame(rows[agent])].to_numpy()
+        found[section.name] = Contest(rows.assign(online_seconds=stepped(latency)), section.returns)
+    return found
+
+
+def regions(contest: Contest) -> pd.DataFrame:
+    """Return the winners between neighbouring times, where nothing changes: a row for each pair of
+    lower ends `latency` and `offline` (seconds), `winners` with the best first, none if no agent
+    is as quick.
+    """
+    rows = [
+        (latency, offline, contest.winners({"online": latency, "offline": offline}).algorithms)
+        for offline in np.unique(contest.times("offline"))
+        for latency in np.unique(contest.times("online"))
+    ]
+    return pd.DataFrame(rows, columns=["latency", "offline", "winners"])
+
+
+@parts.drawn
+def figure(contests: dict[str, Contest]) -> parts.Drawing:
+    """Draw a panel for each problem: the colour of the best algorithm, stripes of the next one
+    that is tied with it.
+    """
+    maps = {name: regions(contest) for name, contest in contests.items()}
+    looks = parts.styles(sorted(next(iter(contests.values())).scores["algorithm"].unique()))
+    drawing = parts.Drawing(Figure(figsize=(2 * parts.WIDTH, 5.2)), wide=True)
+    panels = drawing.figure.subplots(len(maps) // COLUMNS, COLUMNS, sharex=True, sharey=True)
+    for panel, (name, table) in zip(panels.flat, maps.items(), strict=True):
+        _panel(panel, table, looks)
+        panel.set_title(name, fontsize=9.6)
+    drawing.figure.supxlabel("limit of latency", fontsize=9.6)
+    drawing.figure.supylabel("limit of offline time", fontsize=9.6)
+    shown = [
+        name
+        for name in looks
+        if any(name in winners[:2] for table in maps.values() for winners in table["winners"])
+    ]
+    top = parts.legend(drawing.figure, shown, looks)
+    drawing.figure.subplots_adjust(left=0.08, right=0.98, bottom=0.11, top=top - 0.06, wspace=0.08)
+    return drawing
+
+
+def _panel(axes: Axes, table: pd.DataFrame, looks: parts.Styles) -> None:
+    """Draw a rectangle for each pair of times, up to the next ones."""
+    (left, right), (low, high) = np.log10(LIMITS)
+    ends = {}
+    for name, first, last in (("latency", left, right), ("offline", low, high)):
+        times = np.unique(table[name])
+        starts = np.maximum(np.log10(np.maximum(times, 1e-12)), first)
+        ends[name] = dict(zip(times, zip(starts, [*starts[1:], last], strict=True), strict=True))
+    for latency, offline, winners in table.itertuples(index=False):
+        if not winners:
+            continue
+        (x, x_end), (y, y_end) = ends["latency"][latency], ends["offline"][offline]
+        look: dict[str, Any] = {"facecolor": looks[winners[0]].colour, "linewidth": 0}
+        if len(winners) > 1:
+            look |= {"edgecolor": looks[winners[1]].colour, "hatch": parts.HATCH}
+        axes.add_patch(Rectangle((x, y), x_end - x, y_end - y, **look))
+    axes.set(xlim=(left, right), ylim=(low, high))
+    parts.duration_ticks(axes.xaxis, left, right, most=3)
+    parts.duration_ticks(axes.yaxis, low, high, most=5)
+    axes.tick_params(labelsize=8.2)
+
+
+def table(contests: dict[str, Contest]) -> str:
+    """Return the table of the page: the winners within some limits, and features."""
+    heads = [f"{seconds_text(limit) if limit else 'nothing'} before" for limit in OFFLINE]
+    lines = [
+        f"| problem | {' | '.join(heads)} | {' | '.join(SHOWN)} |",
+        f"|---|{'---|' * len(heads)}{'---:|' * len(SHOWN)}",
+    ]
+    for problem, contest in contests.items():
+        features = jbrl.problem_features(problem)
+        cells = [
+            ", ".join(contest.winners({"online": LATENCY, "offline": limit}).algorithms)
+            for limit in OFFLINE
+        ]
+        cells += [f"{getattr(features, name):.3g}" for name in SHOWN]
+        lines.append(f"| `{problem}` | {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n"
+
+
+def main(arguments: list[str]) -> None:
+    """Keep the scores of a study; draw the figure and write the table."""
+    if arguments:
+        jbrl.Results(arguments[0]).archive(KEPT, decimals=3)
+    found = contests(jbrl.Results(KEPT).sections())
+    FIGURE.write_text(alone(figure(found).figure), encoding="utf-8")
+    before, _, rest = PAGE.read_text(encoding="utf-8").partition(MARKS[0])
+    after = rest.partition(MARKS[1])[2]
+    PAGE.write_text(f"{before}{MARKS[0]}\n{table(found)}\n{MARKS[1]}{after}", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
