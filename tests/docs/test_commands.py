@@ -56,7 +56,7 @@ SLOW = re.compile(
     r"jbrl (report out/(chain|quick --html --latex --markdown|quick --latex --markdown)$"
     r"|evaluate out/quick --html$|bsuite (score|report) experiments/published"
     r"|compare (out/paper-cpu|experiments/(published/(paper-c|jordan)|evaluation/resimulated))"
-    r"|run experiments/(bsuite|complete|deep|jordan|paper-cells|sensitivity|suite|trained)"
+    r"|run experiments/(bsuite|complete|deep|jordan|paper-cells|price|sensitivity|suite|trained)"
     r"\S*\.toml(?! --out out/cells))"
 )
 # Commands that do not run here, and why: none of these is in `CHEAP` or `SLOW` as well.
