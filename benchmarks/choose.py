@@ -2,6 +2,7 @@
 
 python benchmarks/choose.py races [--races N]
 python benchmarks/choose.py problems [--budget SECONDS] [--only TEXT]
+python benchmarks/choose.py portfolio --words PROBLEM ... [--budget SECONDS]
 
 Races: candidates with known means (equal, close, apart), scores that are 0 or 1, or heavy within
 their bounds. A line of JSON for each kind and rule: races whose choice is worse than the best by
@@ -13,6 +14,10 @@ a loop of another, which measures whether it keeps the limit; and in a third a s
 candidate in as many environments for all. A choice is within epsilon of the best that keeps the
 limits unless it loses more by two standard errors of the paired difference. Rows go to
 benchmarks/results/choose.csv; those that are there are not measured again.
+
+Portfolio: a choice among the whole portfolio beside a study of it, which plays each candidate in
+2,048 MDPs, in turn, in one process, and is given up after --most seconds; rows go to
+benchmarks/results/choose-portfolio.csv.
 """
 
 import argparse
@@ -20,6 +25,7 @@ import csv
 import importlib
 import json
 import os
+import resource
 import subprocess
 import sys
 import tempfile
@@ -188,6 +194,49 @@ def problems(budget: float, only: str) -> Iterator[dict[str, Any]]:
                 yield row | compared(row, truth)
 
 
+def whole(names: list[str], budget: float, most: float) -> Iterator[dict[str, Any]]:
+    """Yield what a choice among the whole portfolio takes, beside a study of it."""
+    from jbrl.base.errors import JbrlError
+    from jbrl.play.play import lifetime_of, play, resolve_problem
+    from jbrl.play.protocol import Protocol
+    from jbrl.study.portfolio import portfolio
+
+    for name in names:
+        with tempfile.TemporaryDirectory() as place:
+            words = [name, "--budget", f"{budget:g}s", "--format", "json"]
+            before = resource.getrusage(resource.RUSAGE_CHILDREN)
+            found = in_process(Path(place), "choose", *words)
+            after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        problem = resolve_problem(name)
+        rules = Protocol(problem, problem, TRUTH[True], 1, lifetime_of(problem, None, None), 0.95)
+        field, means, began = portfolio(rules, 60.0, 1e-3), {}, time.monotonic()
+        own, load = time.process_time(), os.getloadavg()[0]
+        for one in field:
+            if time.monotonic() - began > most:
+                break
+            try:
+                played = play(one.agent, test=problem, n_environments=TRUTH[True], seed=1)
+            except JbrlError:
+                continue
+            means[one.name] = float(np.nanmean(played.returns))
+        best = max(means, key=lambda name: means[name])
+        yield {
+            "problem": name,
+            "budget": budget,
+            "choice": found["recommended"],
+            "epsilon": found["epsilon"],
+            "seconds": found["seconds"],
+            "processor_seconds": round(sum(after[:2]) - sum(before[:2]), 1),
+            "candidates": len(field),
+            "studied": len(means),
+            "study_seconds": round(time.monotonic() - began, 1),
+            "study_processor_seconds": round(time.process_time() - own, 1),
+            "best": best,
+            "lost": round(means[best] - means.get(found["recommended"], np.nan), 5),
+            "load": round(load, 1),
+        }
+
+
 def in_process(folder: Path, what: str, *words: str) -> dict[str, Any]:
     """Return what this file prints as JSON in a process of its own, and `seconds`."""
     began = time.monotonic()
@@ -307,19 +356,26 @@ def loop(folder: str, name: str) -> dict[str, Any]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("what", choices=("races", "problems", "truth", "loop"))
+    parser.add_argument("what", choices=("races", "problems", "portfolio", "truth", "loop"))
     parser.add_argument("--races", type=int, default=1000)
     parser.add_argument("--budget", type=float, default=60)
     parser.add_argument("--only", default="")
+    parser.add_argument("--most", type=float, default=3600)
     parser.add_argument("--words", nargs="*", default=[])
     given = parser.parse_args()
     if given.what in ("truth", "loop"):
         print(json.dumps({"truth": truth, "loop": loop}[given.what](*given.words)))
         return
-    for row in races(given.races) if given.what == "races" else problems(given.budget, given.only):
+    rows = {
+        "races": lambda: races(given.races),
+        "problems": lambda: problems(given.budget, given.only),
+        "portfolio": lambda: whole(given.words, given.budget, given.most),
+    }[given.what]()
+    kept = {"problems": RESULTS, "portfolio": RESULTS.with_stem("choose-portfolio")}
+    for row in rows:
         print(json.dumps(row), flush=True)
-        if given.what == "problems":
-            with RESULTS.open("a", newline="") as file:
+        if given.what in kept:
+            with kept[given.what].open("a", newline="") as file:
                 writer = csv.DictWriter(file, row.keys(), lineterminator="\n")
                 if not file.tell():
                     writer.writeheader()

@@ -123,7 +123,10 @@ class Choice:
             parts.append(
                 f"Times were measured {self.busy}: decisions were judged by twice the median"
             )
-        untried = sum(one.status in ("not tried", "out of time") for one in self.standings)
+        untried = sum(
+            one.status in ("not tried", "out of time") and one.name != self.recommended
+            for one in self.standings
+        )
         if untried:
             text = f"{untried} of {len(self.standings)} candidates were not tried"
             raised = f": the next needs a budget of {_time(self.needed)}" if self.needed else ""

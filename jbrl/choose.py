@@ -164,13 +164,13 @@ def _field(given: Any, protocol: Protocol, offline: float, online: float) -> lis
         if not isinstance(name, str):
             raise JbrlError(f"candidates: name {shown(name)}: expected a text")
         agent, _ = resolve_agent(one)
-        one = candidate(agent, protocol, name)
-        protocol.check_agent(agent, one.name)
+        name = name or setting_name(agent)
+        protocol.check_agent(agent, name)
         if is_oracle(agent):
             raise JbrlError(
-                f"candidates: {one.name} is shown the environment: expected agents that are not"
+                f"candidates: {name} is shown the environment: expected agents that are not"
             )
-        found.append(one)
+        found.append(candidate(agent, protocol, name))
     names = [one.name for one in found]
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice or not names:

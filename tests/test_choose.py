@@ -154,11 +154,12 @@ def test_nobody_keeps_a_limit_that_is_too_short():
         ({"candidates": [3]}, "agent = 3: expected an agent, or the name of one"),
         ({"candidates": {3: "BEB"}}, "candidates: name 3: expected a text"),
         ({"candidates": ["BEBE"]}, "did you mean 'BEB'"),
+        ({"problem": "CartPole", "candidates": ["BeliefPPO"]}, "BeliefPPO needs a Dirichlet prior"),
     ],
 )
 def test_wrong_input_is_refused(given, message):
     with pytest.raises(JbrlError, match=message):
-        jbrl.choose("GC(n_states=3)", **given)
+        jbrl.choose(**{"problem": "GC(n_states=3)"} | given)
 
 
 @pytest.mark.parametrize(
@@ -421,6 +422,7 @@ def test_an_answer_comes_first_and_is_timed_again(budget, again, recommended, or
     assert entered == order
     assert (choice.winner is None) == (budget == 9)
     assert ("no time to play it" in choice.sentence) == (budget == 9)
+    assert ("1 of 2 candidates were not tried" in choice.sentence) == (budget < 100)
 
 
 def test_means_stand_with_the_digits_of_their_errors():
