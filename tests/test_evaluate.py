@@ -139,6 +139,7 @@ def test_page_and_latex(table, tmp_path):
     tex = (tmp_path / "out" / "tables.tex").read_text()
     assert r"\begin{tabular}" in tex and "0.3946" in tex and "95\\%" in tex
     assert tex.count("{") == tex.count("}")
+    assert tex.count(r"\begin{tabular}") == tex.count("& Rank (best") == 3
     assert "environment  algorithm" in done.stdout
 
 

@@ -276,6 +276,14 @@ def results_of(study: dict, folder: Path) -> None:
         store.save(unit, HEADER, np.arange(unit.protocol.n_environments) - 200.0 - number)
 
 
+def test_rows_of_the_comparison_are_kept_and_counted_anew():
+    names = {"algorithm": ["Random", "Sarsa-lambda"], "environment": ["Chain-10d"] * 2}
+    found = jordan2020.known(pd.DataFrame({**names, "score": [1.0, 2.0]}))
+    assert found.reset_index().to_dict("records") == [
+        {"index": 0, "algorithm": "Sarsa-lambda", "environment": "Chain-10d", "score": 2.0}
+    ]
+
+
 def test_experiments_are_known_by_their_problem(tmp_path):
     """And each may have its own number of environments; those of others are left out."""
     beyond = {"name": "no part of it", "problem": "DeepSea", "episodes": 5}

@@ -237,11 +237,17 @@ def test_noise_is_not_sold(tmp_path):
 def test_several_scores_of_a_cell_can_be_averaged(model, tmp_path):
     best = json.loads(model.read_text())
     rows = [("mine", name, score) for name in best["environments"] for score in (4.0, 6.0)]
+    rows += [("her", name, 5.0) for name in best["environments"]]
     new = written(tmp_path / "new.csv", rows)
     refused(call("subset", "predict", model, new), "several rows", "--duplicates mean")
     shown = call("subset", "predict", model, new, "--duplicates", "mean", "--format", "json")
-    estimate = json.loads(shown.stdout)[0]["estimate"]
-    assert estimate == pytest.approx(5 * sum(best["coefficients"]))
+    found = json.loads(shown.stdout)
+    assert [row["algorithm"] for row in found] == ["mine", "her"], "the order of the file"
+    estimates = [row["estimate"] for row in found]
+    assert estimates == pytest.approx([5 * sum(best["coefficients"])] * 2)
+    assert {"transformed", "leverage", "warnings"} < found[0].keys()
+    text = call("subset", "predict", model, new, "--duplicates", "mean").stdout
+    assert "estimate" in text and "leverage" not in text
 
 
 AGENT = '''

@@ -175,6 +175,21 @@ def test_certified_plans_rest_and_others_accept_no_news():
     jax.tree.map(np.testing.assert_array_equal, again, noted)
 
 
+def test_a_transition_changes_one_action_value_where_values_leave_out_a_level():
+    plan = jax.jit(incremental.solve)(*start("GC"), np.float32(0.999))
+    noted = jax.jit(incremental.add_transition)(
+        plan, np.int32(0), np.int32(1), np.int32(1), np.float32(7)
+    )
+    before, weights, totals, gains, values, found = (
+        np.asarray(v, float)
+        for v in (plan.q, noted.weights, noted.totals, noted.gains, plan.values, noted.q)
+    )
+    left_out = (1 - float(plan.discount)) * float(plan.level)
+    assert left_out > 0.1 and np.argwhere(found != before).tolist() == [[0, 1]]
+    expected = (gains + float(plan.discount) * weights @ values) / totals - left_out
+    np.testing.assert_allclose(found[0, 1], expected[0, 1], rtol=1e-5)
+
+
 def test_a_spoilt_inverse_only_delays():
     """With an inverse that is of no use at all, value iteration takes over: the certificate does
     not depend on it.

@@ -3,6 +3,7 @@
 import sys
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -106,6 +107,7 @@ def test_prior_is_the_environment_itself_with_its_lifetime():
         assert isinstance(prior, EnvironmentPrior)
         assert (prior.lifetime, prior.spec) == (lifetime, found.spec)
         assert float(prior.discount) == 1  # returns are not discounted
+    assert EnvironmentPrior(found.environment, jnp.float32(1)).lifetime == Episodes(100)
     slips = {float(found.sample(jax.random.key(0), np.int32(i)).slip) for i in range(4)}
     assert len(slips) == 4
     assert all(0 <= slip <= 0.25 for slip in slips)

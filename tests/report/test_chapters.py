@@ -118,7 +118,7 @@ def test_undone_units_are_announced_and_listed():
     report = report_of(scores.assign(reason=reason), returns)
     assert text(report.notices[0].words).startswith("2 of 10 units have no result")
     undone = chapter(report, "Undone")
-    assert undone.count == 2
+    assert undone.count == 2 and undone.blocks[-1].sortable
     cells = [[getattr(cell, "text", cell) for cell in row.cells] for row in undone.blocks[-1].rows]
     assert sorted(cells) == [
         [

@@ -48,7 +48,7 @@ def test_page_stands_alone(text):
     page = Page(text)
     assert not re.search(r"@import|url\((?!#)|https?://", text.replace("http://www.w3.org", ""))
     ids = [a["id"] for _, a in page.elements if "id" in a]
-    assert len(ids) == len(set(ids))
+    assert len(ids) == len(set(ids)) and all(re.fullmatch(r"[\w-]+", id) for id in ids)
     assert "A &lt;title&gt; &amp; more" in text and "<title> &" not in text and "<b>A" not in text
     assert "mathdefault" not in text
     for title, _ in FIGURES.values():
@@ -63,6 +63,7 @@ def test_page_says_what_was_found(made, text):
     first = found.singles.iloc[0]
     shown = [first["environment"], f"{first['r2']:#.4g}", str(first["n"]), f"{first['slope']:#.4g}"]
     assert page.cells[place + 2 : place + 6] == shown
+    assert "<dt>intercept</dt><dd>no</dd>" in text
     text = "".join(page.text)
     best = found.outcome.best
     assert f"{best.coefficients[0]:.6f}" in text

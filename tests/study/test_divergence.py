@@ -4,6 +4,7 @@ import dataclasses
 import json
 import re
 from collections.abc import Collection
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,7 @@ from jbrl.play.protocol import Chunk, played
 from jbrl.report import sensitivity as page_of_parameters
 from jbrl.report.axes import Style
 from jbrl.stats import sensitivity
-from jbrl.study.resume import check_returns
+from jbrl.study.resume import check_returns, conclude
 
 NAMES = {
     "bandit": r"lifetime \d+, .* of 'bsuite/bandit/0'",
@@ -147,6 +148,13 @@ def test_where_all_lifetimes_fail_there_is_no_outcome_in_python_and_a_failed_uni
     assert played([whole], **facts).failure == ""
     with pytest.raises(JbrlError, match=r"^two$"):
         played([lost], **facts)
+    unit, run = SimpleNamespace(latency=False), SimpleNamespace(compile_seconds=0.0)
+    for chunks, counted in (
+        ([lost], "2 of 2 lifetimes have failed"),
+        ([lost, whole], "2 of 3 lifetimes have failed; the others have scores"),
+    ):
+        known = SimpleNamespace(stacked=False, chunks=chunks, save=lambda *given: given[-1])
+        assert conclude(unit, None, run, known, {})["reason"] == f"two ({counted})"
 
 
 def test_nan_is_a_failure_only_where_a_lifetime_is_known_to_have_failed():

@@ -79,7 +79,7 @@ def agrees(prepared: Prepared, chosen: Search, folds: tuple = LOOPED) -> None:
     if not forced:
         assert outcome.best.columns == min(tied)
     assert outcome.counts["evaluated"] == len(finite)
-    assert outcome.counts["total"] == len(losses)
+    assert outcome.counts["total"] == len(losses) and outcome.counts["tied"] >= 0
     assert outcome.counts["singular"] + outcome.counts["skipped"] == len(losses) - len(finite)
     expected = sorted(finite.values())[1 : 1 + len(outcome.next)]
     np.testing.assert_allclose([fit.loss for fit in outcome.next], expected, rtol=1e-9, atol=1e-20)
@@ -383,3 +383,12 @@ def test_each_part_of_the_algorithms_is_predicted_from_the_others():
     assert (choice.repeats, choice.honest_n) == (3, 12)
     assert choice.honest_mse == pytest.approx(squares / 12, rel=1e-9)
     assert choice.honest_r2 == pytest.approx(1 - squares / spread, rel=1e-9)
+
+
+def test_another_criterion_counts_rows_as_before():
+    scores = table_of(matrix(0, m=10, n=4), list("ABCD"))
+    prepared = prepare(scores, Preparation(target="mean"))
+    k = len(prepared.algorithms) - 1
+    problem = Problem(prepared, Search(1, "kfold", Folds(k)), (0, 1), ())
+    by = problem.by("in-sample")
+    assert by.settings.criterion == "in-sample" and by.min_rows == problem.min_rows == k
