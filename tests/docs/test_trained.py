@@ -3,7 +3,7 @@
 import pandas as pd
 import pytest
 
-from experiments import trained
+from experiments import curves, trained
 from jbrl.agents.prior_trained.ann import ANN
 from jbrl.agents.prior_trained.belief_ppo import BeliefPPO
 from jbrl.agents.prior_trained.networks import Dense
@@ -22,6 +22,23 @@ def test_every_unit_of_the_study_is_kept():
     assert (trained.jbrl.Results(trained.KEPT).scores["status"] == "done").all()
     lines = set(trained.scores()["line"])
     assert lines == {"Random", "e-Greedy", *trained.LINES}
+
+
+def test_imitation_is_as_the_page_says():
+    """Of the kept rows: scores and processor seconds, in the mean over trainings."""
+    rows = pd.read_csv(curves.KEPT, keep_default_na=False)
+    assert curves.TABLE.read_text() == curves.table(rows)
+    found = rows.groupby(curves.KEY[:-1])[["mean", "seconds"]].mean()
+    own, ppo = (
+        found.loc["GC", "DPT", "belief", 20_480],
+        found.loc["GC", "BeliefPPO", "belief", 76_800],
+    )
+    assert abs(own["mean"] - ppo["mean"]) < 0.75 and 6 * own["seconds"] < ppo["seconds"]
+    for name, least in (("GC", 0.3), ("GDL", 0.02)):
+        slow, quick = (found.loc[name, "DPT", inputs, 20_480] for inputs in ("history", "belief"))
+        assert abs(slow["mean"] - quick["mean"]) < least and slow["seconds"] > 5 * quick["seconds"]
+    grid = found.loc["Grid", "DPT"].xs(10_240, level="budget")["mean"]
+    assert grid["belief"] < grid["history"] < grid["mean and belief"]
 
 
 def test_training_pays_with_an_accurate_prior():
