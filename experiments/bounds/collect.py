@@ -43,7 +43,11 @@ DECISIONS = {
     **dict.fromkeys(BANDITS, 0),
 }
 # agents that compete for a lower end with what the look-ahead suggests
-AGENTS = {"UGrid": ["OPPS-DS"]}
+AGENTS: dict[str, dict[str, dict]] = {
+    "UGrid": {"OPPS-DS": {}},
+    "UGC": {"OPPS-DS": {}, "DPT": {"budget": 102_400}},
+    "UGDL": {"OPPS-DS": {}, "DPT": {"budget": 102_400}},
+}
 # MDPs in which a policy plays that was chosen among those of a study
 PLAYED = {"GC": 819_200, "Grid": 102_400}
 # Of GC those at 0, 4, 8, 12, 15 and 27, and those of GDL, are of the look-ahead alone.
@@ -79,7 +83,8 @@ def run(out: Path, study: Path | None, names: list[str]) -> None:
     for name, decisions in dict.fromkeys([*tasks, *DECISIONS.items()]):
         if (names and name not in names) or file(name, decisions).exists():
             continue
-        more: dict = {"agents": AGENTS.get(name, [])}
+        of_name = AGENTS.get(name, {}).items()
+        more: dict = {"agents": {agent: jbrl.AGENTS[agent].agent(**how) for agent, how in of_name}}
         if study and DECISIONS.get(name) == decisions:
             more = {"agents": strategies(study, name), "played": PLAYED.get(name)}
         found = jbrl.bound(name, decisions=decisions, out=out, **more).as_dict()

@@ -38,6 +38,7 @@ BUDGETS: dict[str, tuple[str, tuple[int, ...]]] = {
     "OPPS-CS": ("budget", (5_000, 50_000, 500_000)),
     "ANN": ("budget", (20_000, 200_000)),
     "BeliefPPO": ("budget", (20_000, 100_000, 500_000)),
+    "DPT": ("budget", (10_000, 40_000, 200_000)),
     "RL2": ("budget", (20_000, 100_000, 500_000)),
     "BAMCP": ("simulations", (10, 50, 250, 1_000, 4_000, 16_000)),
     "BFS3": ("trajectories", (5, 15, 50, 150)),

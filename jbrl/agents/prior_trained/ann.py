@@ -52,8 +52,8 @@ class ANN(TrainedOnPrior):
     the action of greatest output plays. The agent of the published program; Castronovo et al. 2017.
 
     With `mean and belief` the network sees the state, the posterior means and the numbers of
-    observations as well, which are sufficient: its outputs approach the probability that an action
-    is optimal, and with `sample` it is posterior sampling by supervision, as DPT (Lee et al. 2023).
+    observations as well. These numbers show where an agent that knows the MDP has gone, so the
+    outputs are not the posterior probabilities that an action is optimal; those of DPT are.
 
     One decision costs what it costs e-Greedy, and a pass of the network.
     """
