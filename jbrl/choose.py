@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from jbrl.agents.complete import is_oracle
-from jbrl.base.errors import JbrlError, as_path, shown
+from jbrl.base.errors import JbrlError, as_path, expect, shown
 from jbrl.base.files import write_whole
 from jbrl.base.parameters import parse_seconds
 from jbrl.choice import Choice
@@ -86,6 +86,7 @@ def choose(
     for name, value in (("epsilon", epsilon), ("confidence", confidence)):
         if not (isinstance(value, int | float) and 0 < value < 1):
             raise JbrlError(f"{name} = {shown(value)}: expected a number between 0 and 1")
+    expect("began", began, float | int | None, "a reading of time.monotonic()")
     limits = parse_seconds("offline", offline), parse_seconds("online", online)
     clock = Clock(parse_seconds("budget", budget), began=began)
     batching.use_all_cores()

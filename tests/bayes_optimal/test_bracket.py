@@ -90,7 +90,7 @@ def rare(chance: float, reward: float) -> DirichletProblem:
     return problem((weights, [[[safe, 0], [0, reward]], [[0, safe], [reward, 0]]]))
 
 
-@pytest.mark.parametrize("chance", [1e-6, pytest.param(3e-5, marks=pytest.mark.slow), 1e-4])
+@pytest.mark.parametrize("chance", [1e-6, 3e-5, 1e-4])
 @pytest.mark.parametrize("sign", [1, -1])
 def test_rare_events_make_no_bracket_false(chance, sign):
     """Student's limits missed the value in most of these; those that hold for any distribution

@@ -139,7 +139,7 @@ def test_its_margin_covers_what_estimates_miss():
     seeds = np.random.SeedSequence(1).spawn(60)
     found = np.array([relaxed.replication(64, seed).value for seed in seeds])
     margin = relaxed.margin(64, 0.9)
-    value = relaxed.replication(2**12, np.random.SeedSequence(2)).value
+    value = relaxed.replication(2**13, np.random.SeedSequence(2)).value
     assert (found + margin < value).sum() <= 10
     assert 2 * found.std() < margin
 

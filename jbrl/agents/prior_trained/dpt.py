@@ -64,10 +64,8 @@ class DPT(TrainedOnPrior):
 
     def lesson(self, prior: DirichletPrior) -> Lesson:
         horizon, discount = self.training_horizon(prior), float(prior.discount)
-        inputs, network = (
-            belief_policy.belief_inputs(prior, self.inputs, horizon),
-            self._network(prior),
-        )
+        inputs = belief_policy.belief_inputs(prior, self.inputs, horizon)
+        network = self._network(prior)
         settings = self.settings(prior, network, discount, sweeps=ann.sweeps_for(discount))
         return Lesson(
             play_and_imitate,
