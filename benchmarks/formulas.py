@@ -23,7 +23,7 @@ from experiments.formula_sets import enumerate_set
 from jbrl.agents.opps.bandits import begin, search
 from jbrl.agents.opps.evaluation import evaluate, programs
 from jbrl.agents.opps.formulas import formula_set
-from jbrl.agents.opps.stosoo import StoSOO
+from jbrl.agents.opps.opps import StoSOO
 from jbrl.agents.opps.ucb import UCB1, UCBV
 
 LANES = 512

@@ -20,8 +20,7 @@ from typer.main import get_command
 import jbrl
 from docs.tables import parameter_table, reference
 from jbrl.agents.registry import AGENTS
-from jbrl.cli.app import app
-from jbrl.cli.doctor import _cache, _notes
+from jbrl.cli.app import _cache, _notes, app
 from jbrl.cli.progress import Display
 from jbrl.environments.environment import ENVIRONMENTS
 from jbrl.play import compile_cache

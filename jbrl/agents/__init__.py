@@ -12,7 +12,6 @@ from jbrl.agents.bayes.mean_model import VDBE as VDBE
 from jbrl.agents.bayes.mean_model import EpsilonGreedy as EpsilonGreedy
 from jbrl.agents.bayes.mean_model import Optimal as Optimal
 from jbrl.agents.bayes.mean_model import SoftMax as SoftMax
-from jbrl.agents.bayes.psrl import PSRL as PSRL
 from jbrl.agents.deep.actor_critic import ActorCritic as ActorCritic
 from jbrl.agents.deep.boot_dqn import BootDQN as BootDQN
 from jbrl.agents.deep.dqn import DQN as DQN
@@ -48,6 +47,7 @@ from jbrl.agents.scripted import Scripted as Scripted
 from jbrl.agents.search.bamcp import BAMCP as BAMCP
 from jbrl.agents.search.bfs3 import BFS3 as BFS3
 from jbrl.agents.search.sampled_set import BOSS as BOSS
+from jbrl.agents.search.sampled_set import PSRL as PSRL
 from jbrl.agents.search.sampled_set import SBOSS as SBOSS
 
 for _module in pkgutil.walk_packages(__path__, f"{__name__}."):

@@ -9,10 +9,10 @@ from scipy.stats import beta
 from experiments.wrong_priors import total_variation
 from jbrl.base.errors import JbrlError
 from jbrl.environments.environment import ENVIRONMENTS
+from jbrl.problems.families import wrong
 from jbrl.problems.json_format import read_json, write_json
 from jbrl.problems.lookup import listed, problem
 from jbrl.problems.problem import PROBLEMS
-from jbrl.problems.wrong import wrong
 
 
 @pytest.mark.parametrize(

@@ -14,10 +14,9 @@ from scipy import stats
 
 from benchmarks.twins import agents as twins
 from benchmarks.twins import merged as reference
-from jbrl.agents.bayes.psrl import PSRL
 from jbrl.agents.published import FrozenSBOSS
 from jbrl.agents.registry import check_agent
-from jbrl.agents.search.sampled_set import BOSS, SBOSS, has_moved, samples_of, variances
+from jbrl.agents.search.sampled_set import BOSS, PSRL, SBOSS, has_moved, samples_of, variances
 from jbrl.base.errors import JbrlError
 from jbrl.mdp import sampling
 from jbrl.mdp.dirichlet import distribution

@@ -10,7 +10,7 @@ import pytest
 from benchmarks.twins import bandits as reference
 from experiments.halving import SequentialHalving
 from jbrl.agents.opps.bandits import BanditProgress, StreamState, begin, no_streams, search
-from jbrl.agents.opps.stosoo import StoSOO
+from jbrl.agents.opps.opps import StoSOO
 from jbrl.agents.opps.ucb import UCB1, UCBV
 from jbrl.base.errors import JbrlError
 
