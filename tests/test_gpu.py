@@ -7,15 +7,21 @@ have mean 0 and little spread: false alarm rate 7 in a million for each agent.
 """
 
 import re
+from collections.abc import Callable
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import pytest
 
 from benchmarks import gpu
+from jbrl.agents.opps.formulas import formula_set
+from jbrl.agents.opps.ranking import formula_policies, linear_policies
 from jbrl.agents.registry import AGENTS
+from jbrl.agents.search import native
 from jbrl.environments.spec import Episodes, Steps
+from jbrl.play import offline
 from jbrl.play.experiment import Run
 from jbrl.play.protocol import Protocol
 from jbrl.problems.lookup import problem
@@ -77,40 +83,59 @@ def test_all_mdps_are_played_in_one_call_of_the_accelerator():
 
 
 KEY = jax.random.key(0)
-SEARCHES = {n for n in AGENTS if issubclass(AGENTS[n].agent, OfflineSearch)} - set(
-    test_rounds.AGENTS
-)
-QUICK = {"Random", "BAMCP", "PPO"}  # one that plans, and one whose lifetime has episodes
+# one that plans, two whose search is another one on CPUs, and one whose lifetime has episodes
+QUICK = {"Random", "BAMCP", "SBOSS", "PPO"}
+
+
+def training_round(name: str) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+    """A round of training on the prior."""
+    agent, prior = test_rounds.AGENTS[name]()
+    lesson = agent.lesson(prior)
+    inputs = (lesson.start(KEY), jnp.float32(1), KEY, lesson.settings)
+    return lambda *given: lesson.round(given), inputs
+
+
+def lifetimes(name: str) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+    """Lifetimes of four lanes."""
+    made = AGENTS[name].agent(**PARAMETERS.get(name, {}))
+    finite = plays_finite_mdps(name) or name == "Gittins"
+    special = {"Gittins": "Bandit", "Scripted": "Catch"}
+    where = problem(special.get(name, "GC" if finite else "CartPole"))
+    lifetime = Steps(3) if finite else Episodes(2)
+
+    def play(key: jax.Array, index: jax.Array) -> Any:
+        return simulate(made, where, key, index, lifetime=lifetime)
+
+    return jax.vmap(play, (None, 0)), (KEY, jnp.arange(4))
+
+
+def trials(name: str) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+    """Trajectories of the strategies that a search tries."""
+    tried: Any = linear_policies(("Q0", "Q1"), np.ones((4, 2), np.float32))
+    if name == "OPPS-DS":
+        tried = formula_policies([e for e in formula_set("F3") if len(e.variables) == 2][:4])
+    prior = problem("GC").prior(Steps(3), 0.9)
+    knowledge = jax.eval_shape(offline.train, jax.tree.map(lambda v: v[0], tried), KEY, prior)
+    numbers = jnp.arange(4)
+    inputs = ((knowledge, prior, KEY), (tried, numbers, numbers))
+    return jax.vmap(offline._trial, (None, 0)), inputs
 
 
 @pytest.mark.parametrize(
-    "name",
-    [
-        pytest.param(name, marks=() if name in QUICK else pytest.mark.slow)
-        for name in sorted(set(AGENTS) - SEARCHES)
-    ],
+    "name", [pytest.param(n, marks=() if n in QUICK else pytest.mark.slow) for n in sorted(AGENTS)]
 )
-def test_programs_are_lowered_for_cuda_without_calls_that_only_a_cpu_has(name):
-    """A lifetime, or a round of training on the prior; searches play other agents of the register
-    on the prior.
-    """
-    if name in test_rounds.AGENTS:
-        agent, prior = test_rounds.AGENTS[name]()
-        lesson = agent.lesson(prior)
-        inputs: tuple[Any, ...] = (lesson.start(KEY), jnp.float32(1), KEY, lesson.settings)
-        program = jax.jit(lambda *given: lesson.round(given))
-    else:
-        made = AGENTS[name].agent(**PARAMETERS.get(name, {}))
-        finite = plays_finite_mdps(name) or name == "Gittins"
-        special = {"Gittins": "Bandit", "Scripted": "Catch"}
-        where = problem(special.get(name, "GC" if finite else "CartPole"))
-        lifetime = Steps(3) if finite else Episodes(2)
-        inputs = (KEY, jnp.arange(4))
-        program = jax.jit(
-            jax.vmap(
-                lambda key, index: simulate(made, where, key, index, lifetime=lifetime), (None, 0)
-            )
-        )
-    text = program.trace(*inputs).lower(lowering_platforms=("cuda",)).as_text()
+def test_programs_are_exported_for_cuda_without_what_only_a_cpu_has(monkeypatch, name):
+    """Traced and lowered as where there is a GPU, so that a program may choose another path."""
+    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
+    searches = issubclass(AGENTS[name].agent, OfflineSearch)
+    kind = training_round if name in test_rounds.AGENTS else trials if searches else lifetimes
+    program, inputs = kind(name)
+    text = jax.export.export(jax.jit(program), platforms=["cuda"])(*inputs).mlir_module()
     assert "stablehlo.while" in text
+    assert "xla_cpu" not in text  # marks of paths for CPUs
     assert set(re.findall(r"custom_call @(\w+)", text)) <= {"Sharding"}
+
+
+def test_code_for_cpus_alone_is_marked():
+    """The mark whose absence the test above takes for another path."""
+    assert "xla_cpu" in jax.jit(native.native(jnp.sin)).lower(jnp.float32(1)).as_text()
