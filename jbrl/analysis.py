@@ -188,11 +188,18 @@ def subset(
     Raises:
       JbrlError: the source cannot be read or used, or a setting is not accepted.
     """
-    from jbrl.stats.subset.preparation import prepare
+    from jbrl.stats.subset.preparation import Preparation, prepare
     from jbrl.stats.subset.problem import Search
     from jbrl.stats.subset.search import search as search_all
 
     source = _place(source)
+    expect("search", search, Search | None, "a Search of jbrl.stats.subset.problem")
+    expect(
+        "preparation",
+        preparation,
+        Preparation | None,
+        "a Preparation of jbrl.stats.subset.preparation",
+    )
     table, known = subset_table(source, columns, references)
     name = "table" if isinstance(source, pd.DataFrame) else str(source)
     prepared = prepare(table, preparation or preparation_of(source, known), known, name=name)

@@ -123,7 +123,13 @@ def returns(played: Any, *, bins: int = 30) -> Axes:
 
     Args:
       played: anything with `returns`, [N].
+      bins: how many bars, from 1.
+
+    Raises:
+      JbrlError: `played` has no returns, or `bins` is no such number.
     """
+    if type(bins) is not int or bins < 1:
+        raise JbrlError(f"bins = {shown(bins)}: expected an integer from 1")
     if not hasattr(played, "returns"):
         raise JbrlError(f"played = {shown(played)}: expected what jbrl.play returns")
     sample = np.asarray(played.returns, np.float64)

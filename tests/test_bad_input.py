@@ -372,6 +372,10 @@ def simulated(**arguments: Any) -> Any:
 
 TWICE = pd.DataFrame([["A", "x", 1, 1]], columns=["algorithm", "environment", "score", "score"])
 COMPLEX = pd.DataFrame({"algorithm": ["A", "B"], "environment": "x", "score": 1j})
+SCORES = pd.DataFrame(
+    [(a, e, float(i * j)) for i, a in enumerate("ABCDEF") for j, e in enumerate("uvwxyz")],
+    columns=["algorithm", "environment", "score"],
+)
 WIDE = pd.DataFrame(np.zeros((1, 50_000)))
 
 
@@ -403,10 +407,16 @@ WIDE = pd.DataFrame(np.zeros((1, 50_000)))
         (lambda: simulated(key="key"), "key = 'key': expected a key of JAX, as problem.key("),
         (lambda: simulated(index=1.5), "index = 1.5: expected an integer from 0"),
         (lambda: simulated(lifetime=10), "lifetime = 10: expected for example jbrl.Steps(250)"),
+        (lambda: simulated(agent=jbrl.agents.BEB(beta=-1.0)), "BEB: beta = -1.0: expected a n"),
+        (lambda: simulated(discount=2), "discount = 2: expected a number from 0 up to"),
         (lambda: simulated(prior=3), "prior = 3: expected a problem or a prior"),
         (lambda: jbrl.evaluate(None), "scores = None: expected a file, a table of pandas, or"),
         (lambda: jbrl.evaluate("x.csv", 3), "options = 3: expected jbrl.EvaluateOptions"),
         (lambda: jbrl.metrics([3]), "scores = 3: expected a file, a table of pandas, or"),
+        (
+            lambda: jbrl.subset(SCORES, search=3),
+            "search = 3: expected a Search of jbrl.stats.subset",
+        ),
         (lambda: jbrl.subset(3), "scores = 3: expected a file, a table of pandas, or"),
         (lambda: jbrl.summarise(np.ones(3)), "returns = array([1., 1., 1.]): expected a table"),
         (lambda: jbrl.paired_z("a", "b"), "the first sample = 'a': expected one number per"),
@@ -414,6 +424,7 @@ WIDE = pd.DataFrame(np.zeros((1, 50_000)))
         (lambda: jbrl.paired_z([1], [2], level="a"), "level = 'a': expected a number between"),
         (lambda: jbrl.plot.scores("x"), "results = 'x': expected results of a study, as jbrl.Res"),
         (lambda: jbrl.plot.returns("x"), "played = 'x': expected what jbrl.play returns"),
+        (lambda: jbrl.plot.returns(None, bins=0), "bins = 0: expected an integer from 1"),
         (lambda: jbrl.register_agent(jbrl.Agent), "Agent'>: expected a text, as in @register_agen"),
     ],
 )

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from jbrl.base.errors import JbrlError
+from jbrl.base.errors import JbrlError, shown
 
 MAX_COUNT = 2**31 - 1
 
@@ -136,6 +136,14 @@ class Episodes:
 
 
 Lifetime = Steps | Episodes
+
+
+def check_discount(value: Any) -> None:
+    """Raise `JbrlError` unless `value` is a number in [0, 1)."""
+    if not (isinstance(value, int | float) and 0 <= value < 1):
+        raise JbrlError(
+            f"discount = {shown(value)}: expected a number from 0 up to, but not including, 1"
+        )
 
 
 def check_count(field: str, value: Any, high: int = MAX_COUNT, low: int = 1) -> None:

@@ -11,7 +11,7 @@ import jbrl
 from jbrl.agents.complete import parameters_of
 from jbrl.base import notebook
 from jbrl.base.errors import JbrlError
-from jbrl.environments.spec import Lifetime, Steps, check_count
+from jbrl.environments.spec import Lifetime, Steps, check_count, check_discount
 from jbrl.play.offline import Learned
 from jbrl.problems.features import check_precision
 from jbrl.problems.jordan import check_learning
@@ -43,11 +43,7 @@ class Protocol:
     def __post_init__(self) -> None:
         check_count("n_environments", self.n_environments)
         check_count("seed", self.seed, 2**32 - 1, low=0)
-        if not (isinstance(self.discount, int | float) and 0 <= self.discount < 1):
-            raise JbrlError(
-                f"discount = {self.discount!r}: expected a number from 0 up to, but not "
-                "including, 1"
-            )
+        check_discount(self.discount)
         self._check_specs()
         for problem in {id(p): p for p in (self.prior, self.test)}.values():
             if isinstance(problem, DirichletProblem):

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from jbrl.base.errors import JbrlError, JbrlWarning, shown
-from jbrl.environments.spec import check_count
+from jbrl.environments.spec import check_count, check_discount
 from jbrl.mdp.dirichlet import DirichletMDPs
 from jbrl.mdp.planning import GREATEST_DISCOUNT, GREATEST_PLAIN_DISCOUNT, SHARE, TIE_TOLERANCE
 from jbrl.problems.lookup import problem as find_problem
@@ -84,10 +84,7 @@ def problem_features(
             f"features of {shown(problem, str)}: expected a distribution over finite MDPs, such as "
             "GC or the path of a JSON file"
         )
-    if not isinstance(discount, int | float) or not 0 <= discount < 1:
-        raise JbrlError(
-            f"discount = {shown(discount)}: expected a number from 0 up to, but not including, 1"
-        )
+    check_discount(discount)
     check_count("n_draws", n_draws)
     mdps = found.mdps
     weights = np.asarray(mdps.concentrations, np.float64)

@@ -8,6 +8,7 @@ Under `jax.jit` and `jax.vmap` it maps over parameters of agents, seeds, numbers
 and settings of environments, on any device.
 """
 
+import dataclasses
 from typing import Any
 
 import jax
@@ -17,9 +18,10 @@ import numpy.typing as npt
 from jax import Array, lax
 
 from jbrl.base.errors import JbrlError, expect, shown
+from jbrl.base.parameters import check_parameters
 from jbrl.base.pytree import record
 from jbrl.environments.environment import Environment
-from jbrl.environments.spec import Lifetime, Steps, check_count
+from jbrl.environments.spec import Lifetime, Steps, check_count, check_discount
 from jbrl.environments.wrappers import Tabular
 from jbrl.mdp.dirichlet import has_unit_concentrations
 from jbrl.problems.prior import EnvironmentPrior, Prior
@@ -48,6 +50,7 @@ class Simulated:
         Discounted returns of T decisions in finite MDPs, else what the recorder of `problem`, by
         default the mean return per episode, makes of a lifetime.
         """
+        check_discount(discount)
         shape = self.steps.shape
         if self.trajectory is not None:
             rewards = np.asarray(self.trajectory.rewards)
@@ -89,7 +92,8 @@ def simulate(
 
     Raises:
       JbrlError: an agent that cannot use what the prior offers, or that learns on the host; a
-        lifetime that the problem does not know.
+        parameter or a discount out of range, unless JAX traces it; a lifetime that the problem does
+        not know.
 
     >>> problem, agent = jbrl.problem("GC"), jbrl.agents.Random()
     >>> one = lambda index: jbrl.simulate(agent, problem, problem.key(0), index)
@@ -109,6 +113,7 @@ def simulate(
         )
     lifetime = lifetime or environment.lifetime
     _check(key, index, lifetime, prior)
+    _check_concrete(agent, name, discount)
     if isinstance(environment, Problem):
         test, where = environment.prior(lifetime, discount), environment.short_name
     else:
@@ -141,3 +146,13 @@ def _check(key: Any, index: Any, lifetime: Any, prior: Any) -> None:
         check_count("index", index, low=0)
     expect("lifetime", lifetime, Lifetime, "for example jbrl.Steps(250) or jbrl.Episodes(10)")
     expect("prior", prior, Prior | Problem | None, "a problem or a prior")
+
+
+def _check_concrete(agent: Agent, name: str, discount: Any) -> None:
+    """Refuse parameters and a discount out of range; those that JAX traces are not known."""
+    if not isinstance(discount, Array):
+        check_discount(discount)
+    if dataclasses.is_dataclass(agent):
+        values = {f.name: getattr(agent, f.name) for f in dataclasses.fields(agent)}
+        numbers = {n: v for n, v in values.items() if type(v) in (int, float, str)}
+        check_parameters(type(agent), numbers, name)
