@@ -33,11 +33,11 @@ import jax.numpy as jnp  # noqa: E402
 from jbrl.environments.bsuite_tasks import (  # noqa: E402
     Bandit,
     Catch,
+    DeepSea,
     DiscountingChain,
     MemoryChain,
     UmbrellaChain,
 )
-from jbrl.environments.deep_sea import DeepSea  # noqa: E402
 from jbrl.environments.environment import Environment, as_arrays  # noqa: E402
 from jbrl.mdp.sampling import uniforms  # noqa: E402
 from jbrl.play.machine import machine, versions  # noqa: E402

@@ -39,13 +39,13 @@ from jax import lax  # noqa: E402
 
 from benchmarks import deep  # noqa: E402
 from benchmarks.twins.planner import policy_iteration  # noqa: E402
+from jbrl.agents.bayes import mean_model as beliefs  # noqa: E402
 from jbrl.agents.opps.formulas import formula_set  # noqa: E402
 from jbrl.agents.opps.opps import OPPSDS  # noqa: E402
 from jbrl.agents.opps.ranking import formula_policies  # noqa: E402
 from jbrl.agents.registry import AGENTS  # noqa: E402
 from jbrl.base.files import write_whole  # noqa: E402
 from jbrl.environments.spec import Steps  # noqa: E402
-from jbrl.mdp import belief as beliefs  # noqa: E402
 from jbrl.mdp import planning  # noqa: E402
 from jbrl.play.batching import use_all_cores  # noqa: E402
 from jbrl.play.experiment import Run  # noqa: E402

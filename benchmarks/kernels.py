@@ -44,6 +44,7 @@ from benchmarks.twins import (  # noqa: E402
     subset,
 )
 from jbrl import play  # noqa: E402
+from jbrl.agents.bayes import mean_model as beliefs  # noqa: E402
 from jbrl.agents.opps.bandits import begin  # noqa: E402
 from jbrl.agents.opps.evaluation import evaluate, programs  # noqa: E402
 from jbrl.agents.opps.formulas import formula_set  # noqa: E402
@@ -51,7 +52,6 @@ from jbrl.agents.opps.ranking import formula_policies  # noqa: E402
 from jbrl.agents.opps.ucb import UCB1  # noqa: E402
 from jbrl.agents.registry import AGENTS  # noqa: E402
 from jbrl.environments.spec import Steps  # noqa: E402
-from jbrl.mdp import belief as beliefs  # noqa: E402
 from jbrl.mdp import planning  # noqa: E402
 from jbrl.play.experiment import Run  # noqa: E402
 from jbrl.play.offline import Trials  # noqa: E402

@@ -30,8 +30,8 @@ sys.path.append(str(Path(__file__).parents[1]))
 from benchmarks import kept
 from benchmarks.twins.planner import policy_iteration
 from jbrl import play, vectorize
+from jbrl.agents.bayes import mean_model as beliefs
 from jbrl.agents.bayes.mean_model import EpsilonGreedy
-from jbrl.mdp import belief as beliefs
 from jbrl.mdp import incremental, planning
 from jbrl.problems.lookup import problem
 

@@ -45,6 +45,7 @@ if TYPE_CHECKING:  # the public names, written once: editors read this block, an
     from jbrl.environments.environment import Environment as Environment
     from jbrl.environments.environment import Perturbed as Perturbed
     from jbrl.environments.environment import Step as Step
+    from jbrl.environments.environment import Tabular as Tabular
     from jbrl.environments.environment import register_environment as register_environment
     from jbrl.environments.spec import Box as Box
     from jbrl.environments.spec import Discrete as Discrete
@@ -52,7 +53,6 @@ if TYPE_CHECKING:  # the public names, written once: editors read this block, an
     from jbrl.environments.spec import OneHot as OneHot
     from jbrl.environments.spec import Spec as Spec
     from jbrl.environments.spec import Steps as Steps
-    from jbrl.environments.wrappers import Tabular as Tabular
     from jbrl.mdp import planning as planning
     from jbrl.mdp import sampling as sampling
     from jbrl.mdp.dirichlet import DirichletMDPs as DirichletMDPs

@@ -110,7 +110,7 @@ class Results:
     @cached_property
     def trials(self) -> pd.DataFrame:
         """Scores of algorithms that draw their parameters, one row per lifetime, with a column for
-        each parameter that is drawn (`jbrl.study.draws.trials`).
+        each parameter that is drawn (`jbrl.study.file.trials`).
 
         `jbrl.stats.sensitivity` reads it. Units of which lifetimes have failed are among them,
         with NaN for those; an archive has none of these units.
@@ -118,7 +118,7 @@ class Results:
         Raises:
           JbrlError: no algorithm of the study draws a parameter, or one is not known here.
         """
-        from jbrl.study.draws import trials
+        from jbrl.study.file import trials
 
         def metrics(id: str) -> dict[str, np.ndarray]:
             return {} if isinstance(self.store, Archive) else self.store.metrics(id)

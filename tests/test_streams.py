@@ -10,11 +10,10 @@ import pytest
 from jax import lax
 
 from jbrl.agents.complete import build
-from jbrl.agents.linear.tabular import QLearning
+from jbrl.agents.linear.action_values import QLearning
 from jbrl.agents.registry import AGENTS
-from jbrl.environments.environment import ENVIRONMENTS, as_arrays
+from jbrl.environments.environment import ENVIRONMENTS, RewardNoise, as_arrays
 from jbrl.environments.spec import Episodes, Steps
-from jbrl.environments.wrappers import RewardNoise
 from jbrl.mdp import sampling
 from jbrl.mdp.dirichlet import draw_mdp
 from jbrl.problems.lookup import problem

@@ -10,14 +10,13 @@ from jax import Array
 
 from jbrl import vectorize
 from jbrl.agents import selection
-from jbrl.agents.bayes.mean_model import BEB, Planner
+from jbrl.agents.bayes.mean_model import BEB, Belief, Planner
 from jbrl.agents.registry import register_agent
 from jbrl.agents.search.sampled_set import SBOSS, SampledSetState, has_moved, variances
 from jbrl.base.parameters import parameter
 from jbrl.base.pytree import record
 from jbrl.mdp import planning, sampling
-from jbrl.mdp.belief import Belief, count_transition
-from jbrl.mdp.dirichlet import mean_transitions
+from jbrl.mdp.dirichlet import count_transition, mean_transitions
 from jbrl.mdp.mdp import expected_rewards
 from jbrl.problems.prior import DirichletPrior
 from jbrl.rollout.contract import BAYESIAN, Agent, Cost, HasCost, Transition

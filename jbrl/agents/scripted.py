@@ -12,12 +12,11 @@ from jbrl.agents.registry import register_agent
 from jbrl.base.errors import JbrlError
 from jbrl.base.pytree import record, static
 from jbrl.environments import bsuite_cartpole, bsuite_tasks
-from jbrl.environments.deep_sea import DeepSea
-from jbrl.environments.environment import Environment
+from jbrl.environments.bsuite_tasks import DeepSea
+from jbrl.environments.environment import Environment, unwrapped
 from jbrl.environments.images import ImageBandit
 from jbrl.environments.mountain_car import BsuiteMountainCar
 from jbrl.environments.spec import Box, OneHot
-from jbrl.environments.wrappers import unwrapped
 from jbrl.mdp import sampling
 from jbrl.problems.prior import EnvironmentPrior, Prior
 from jbrl.rollout.contract import Agent, Oracle, Requirements

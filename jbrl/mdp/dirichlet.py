@@ -7,9 +7,11 @@ are known. Castronovo et al. 2016, section 2.2 and S1 appendix.
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from jbrl import vectorize
 from jbrl.base.errors import JbrlError, shown
 from jbrl.base.pytree import record
 from jbrl.mdp import sampling
@@ -158,3 +160,26 @@ def _refuse(wrong: np.ndarray, values: np.ndarray, where: str, accepted: str) ->
     if len(places):
         x, u, y = places[0]
         raise JbrlError(f"{where}[{x}][{u}][{y}] = {values[x, u, y]:.9g}: {accepted}")
+
+
+def add_count(counts: Array, row: Array, y: Array) -> tuple[Array, Array]:
+    """Count one transition to `y`.
+
+    Args:
+      counts: [R, S] float32, one row for each pair of state and action.
+      row: [] int32, number of the pair.
+      y: [] int32.
+
+    Returns: the new row, [S], and the table with it, [R, S].
+    """
+    seen = vectorize.get_row(counts, row) + (
+        jnp.arange(counts.shape[1], dtype=jnp.int32) == y
+    ).astype(counts.dtype)
+    return seen, vectorize.set_row(counts, row, seen)
+
+
+def count_transition(counts: Array, x: Array, u: Array, y: Array) -> Array:
+    """Return `counts` [S, A, S] float32 with one transition more."""
+    n_states, n_actions, _ = counts.shape
+    _, table = add_count(counts.reshape(-1, n_states), x * n_actions + u, y)
+    return table.reshape(counts.shape)

@@ -13,12 +13,11 @@ from jbrl.base.bsuite_sweep import EXPERIMENTS, SWEEP, TAGS, TESTING, Id
 from jbrl.base.errors import JbrlError, nearest, shown
 from jbrl.environments import bsuite_tasks
 from jbrl.environments.bsuite_cartpole import BsuiteCartPole, BsuiteCartPoleSwingup
-from jbrl.environments.deep_sea import DeepSea
-from jbrl.environments.environment import Environment
+from jbrl.environments.bsuite_tasks import DeepSea
+from jbrl.environments.environment import Environment, RewardNoise, RewardScale
 from jbrl.environments.images import ImageBandit
 from jbrl.environments.mountain_car import BsuiteMountainCar
 from jbrl.environments.spec import Episodes, Lifetime
-from jbrl.environments.wrappers import RewardNoise, RewardScale
 from jbrl.problems.lookup import Suite, defaults_of, label, read_settings, register_suite
 from jbrl.problems.prior import EnvironmentPrior
 from jbrl.problems.problem import EnvironmentProblem, Setting, identity, register_problem

@@ -7,9 +7,8 @@ from typing import Any
 from jax import Array
 
 from jbrl.base.pytree import record, static
-from jbrl.environments.environment import Environment, drawn
+from jbrl.environments.environment import Environment, Tabular, drawn
 from jbrl.environments.spec import Discrete, Episodes, Lifetime, Spec, Steps
-from jbrl.environments.wrappers import Tabular
 from jbrl.mdp.dirichlet import DirichletMDPs, draw_mdp
 
 

@@ -10,7 +10,7 @@ from jax import Array, lax
 
 from jbrl import vectorize
 from jbrl.base.pytree import record
-from jbrl.environments.wrappers import Tabular
+from jbrl.environments.environment import Tabular
 from jbrl.mdp import mdp as mdps
 from jbrl.mdp import sampling
 from jbrl.mdp.dirichlet import draw_mdp

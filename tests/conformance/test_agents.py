@@ -16,8 +16,8 @@ import pytest
 from jbrl.agents.registry import AGENTS
 from jbrl.base.errors import JbrlError
 from jbrl.base.parameters import check_parameters
+from jbrl.environments.environment import Tabular
 from jbrl.environments.spec import Steps
-from jbrl.environments.wrappers import Tabular
 from jbrl.mdp.dirichlet import distribution, draw_mdp
 from jbrl.mdp.sampling import stream
 from jbrl.play.offline import SearchCheckpoint, Trials, learn

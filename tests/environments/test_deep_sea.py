@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from jax import lax
 from scipy import stats
 
-from jbrl.environments.deep_sea import DeepSea, DeepSeaState, action_mapping
+from jbrl.environments.bsuite_tasks import DeepSea, DeepSeaState, action_mapping
 from jbrl.environments.environment import as_arrays
 from jbrl.environments.spec import LowerTriangle
 from jbrl.mdp.sampling import standard_normal

@@ -11,12 +11,19 @@ from scipy import stats
 from jbrl.environments.acrobot import Acrobot
 from jbrl.environments.bsuite_tasks import Bandit, Catch
 from jbrl.environments.cartpole import CartPole
-from jbrl.environments.environment import as_arrays, check_environment, drawn
+from jbrl.environments.environment import (
+    RewardNoise,
+    RewardScale,
+    Tabular,
+    as_arrays,
+    check_environment,
+    drawn,
+    unwrapped,
+)
 from jbrl.environments.mountain_car import MountainCar
 from jbrl.environments.pinball import Pinball
 from jbrl.environments.spec import Discrete, Steps
 from jbrl.environments.walks import Chain, Gridworld
-from jbrl.environments.wrappers import RewardNoise, RewardScale, Tabular, unwrapped
 from jbrl.mdp.mdp import MDP
 from jbrl.problems.lookup import problem
 from tests.environments.playing import (

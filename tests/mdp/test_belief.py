@@ -7,7 +7,8 @@ import pytest
 from scipy import stats
 
 from benchmarks.twins.agents import Learner
-from jbrl.mdp import belief, incremental
+from jbrl.agents.bayes import mean_model as belief
+from jbrl.mdp import incremental
 from jbrl.mdp.dirichlet import (
     DirichletMDPs,
     distribution,

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import jbrl
-from jbrl.agents.linear.tabular import QLearning
+from jbrl.agents.linear.action_values import QLearning
 from jbrl.base.errors import JbrlError
 
 gymnasium = pytest.importorskip("gymnasium")

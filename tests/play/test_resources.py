@@ -12,7 +12,7 @@ import pytest
 from typer.testing import CliRunner
 
 import jbrl
-from jbrl.agents.linear.tabular import QLearning
+from jbrl.agents.linear.action_values import QLearning
 from jbrl.agents.scripted import Random
 from jbrl.base.errors import JbrlError
 from jbrl.cli.app import app

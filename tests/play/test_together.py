@@ -14,8 +14,8 @@ import pytest
 from jbrl.agents.registry import AGENTS
 from jbrl.base.errors import JbrlError
 from jbrl.environments.bsuite_tasks import Catch
+from jbrl.environments.environment import RewardNoise, RewardScale
 from jbrl.environments.spec import Episodes
-from jbrl.environments.wrappers import RewardNoise, RewardScale
 from jbrl.play import compilation
 from jbrl.play.blocks import BlockScheduler, LifetimeRun
 from jbrl.play.lifetimes import COPIES, Lifetimes, lane_bytes

@@ -6,9 +6,9 @@ import pytest
 
 from jbrl.base.bsuite_sweep import EXPERIMENTS, SWEEP, TESTING
 from jbrl.base.errors import JbrlError
-from jbrl.environments.deep_sea import DeepSea
+from jbrl.environments.bsuite_tasks import DeepSea
+from jbrl.environments.environment import RewardNoise, RewardScale, unwrapped
 from jbrl.environments.spec import Episodes, Steps
-from jbrl.environments.wrappers import RewardNoise, RewardScale, unwrapped
 from jbrl.play.lifetimes import program_of_lifetimes
 from jbrl.play.protocol import Protocol
 from jbrl.problems.bsuite import BsuiteProblem

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from jbrl.base.bsuite_sweep import logged_episodes
 from jbrl.base.pytree import record
-from jbrl.environments.deep_sea import DeepSea, DeepSeaState
+from jbrl.environments.bsuite_tasks import DeepSea, DeepSeaState
 from jbrl.environments.environment import Environment, Step
 from jbrl.problems.recorder import BsuiteLog, EpisodeMean
 

@@ -7,8 +7,7 @@ import pytest
 
 from jbrl.base.bsuite_sweep import EXPERIMENTS, SWEEP
 from jbrl.bsuite_logs import read_places
-from jbrl.environments.bsuite_tasks import arm_rewards
-from jbrl.environments.deep_sea import action_mapping
+from jbrl.environments.bsuite_tasks import action_mapping, arm_rewards
 from jbrl.report.bsuite import possible
 from jbrl.stats.bsuite.curves import ceiling, deep_sea_value, optima
 from jbrl.stats.bsuite.scores import setting_scores

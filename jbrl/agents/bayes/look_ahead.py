@@ -9,13 +9,12 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from jbrl.agents.bayes.mean_model import BEB
+from jbrl.agents.bayes.mean_model import BEB, Belief
 from jbrl.agents.registry import register_agent
 from jbrl.base.parameters import parameter
 from jbrl.base.pytree import record
 from jbrl.mdp import incremental
 from jbrl.mdp.backward import Table, make_table, mean_values
-from jbrl.mdp.belief import Belief
 from jbrl.mdp.counts import Cell, Layers
 from jbrl.mdp.dirichlet import distribution
 from jbrl.mdp.model import make_model

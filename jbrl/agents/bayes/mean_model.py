@@ -16,14 +16,68 @@ from jbrl.agents import selection
 from jbrl.agents.registry import register_agent
 from jbrl.base.parameters import parameter
 from jbrl.base.pytree import record
-from jbrl.environments.wrappers import Tabular
-from jbrl.mdp import belief as beliefs
+from jbrl.environments.environment import Tabular
 from jbrl.mdp import incremental, sampling
-from jbrl.mdp.belief import Belief
+from jbrl.mdp.dirichlet import DirichletMDPs
 from jbrl.mdp.incremental import Plan
 from jbrl.mdp.mdp import expected_rewards
 from jbrl.problems.prior import DirichletPrior
 from jbrl.rollout.contract import BAYESIAN, Agent, Oracle, Stepwise, Transition
+
+
+@record
+class Belief:
+    """Posterior over MDPs and the solution of the posterior-mean MDP."""
+
+    plan: Plan  # of the mean MDP; its weights are the posterior counts
+    rewards: Array  # [S, A, S] float32, known
+
+    @property
+    def counts(self) -> Array:
+        """Prior concentrations plus transitions seen, [S, A, S]."""
+        return self.plan.weights
+
+
+def prior_belief(mdps: DirichletMDPs, discount: Array, extra: Array | float = 0.0) -> Belief:
+    """Return the belief before the first transition.
+
+    Args:
+      extra: added to each gain, that is to expected reward times posterior count, [S, A] or
+        a number.
+    """
+    gains = (mdps.concentrations * mdps.rewards).sum(-1) + extra
+    plan = incremental.solve_counts(mdps.concentrations, gains, discount, mdps.initial_state)
+    return Belief(plan, mdps.rewards)
+
+
+def add_transition(
+    belief: Belief, x: Array, u: Array, y: Array, extra: Array | float = 0.0
+) -> Belief:
+    """Return the belief after one more transition, its plan not yet updated (`improve`).
+
+    No effect on a plan not `converged`.
+
+    Args:
+      extra: what the gain of (x, u) grows by besides the reward.
+    """
+    n_states, n_actions = belief.plan.q.shape
+    gain = (
+        vectorize.get_entry(belief.rewards.reshape(-1), (x * n_actions + u) * n_states + y) + extra
+    )
+    return dataclasses.replace(belief, plan=incremental.add_transition(belief.plan, x, u, y, gain))
+
+
+def improve(belief: Belief) -> Belief:
+    """Take one step towards a plan that is optimal for the posterior mean."""
+    return dataclasses.replace(belief, plan=incremental.improve(belief.plan))
+
+
+def learn(belief: Belief, x: Array, u: Array, y: Array) -> Belief:
+    """Return the belief after one more transition: the count of (x, u, y) grows by one, the plan is
+    optimal for the new mean.
+    """
+    noted = add_transition(belief, x, u, y)
+    return dataclasses.replace(noted, plan=incremental.converge(noted.plan))
 
 
 class Planner(Stepwise[Belief, Belief]):
@@ -35,18 +89,18 @@ class Planner(Stepwise[Belief, Belief]):
     version = 2
 
     def train(self, key: Array, prior: DirichletPrior) -> Belief:
-        return beliefs.prior_belief(prior.mdps, prior.discount)
+        return prior_belief(prior.mdps, prior.discount)
 
     def reset(self, key: Array, knowledge: Belief) -> Belief:
         return knowledge
 
     def add_transition(self, state: Belief, transition: Transition) -> Belief:
-        return beliefs.add_transition(
+        return add_transition(
             state, transition.observation, transition.action, transition.next_observation
         )
 
     def improve(self, state: Belief) -> Belief:
-        return beliefs.improve(state)
+        return improve(state)
 
     def converged(self, state: Belief) -> Array:
         return incremental.converged(state.plan)
@@ -118,7 +172,7 @@ class VDBE(Stepwise[Belief, VDBEState]):
     version = 2
 
     def train(self, key: Array, prior: DirichletPrior) -> Belief:
-        return beliefs.prior_belief(prior.mdps, prior.discount)
+        return prior_belief(prior.mdps, prior.discount)
 
     def reset(self, key: Array, knowledge: Belief) -> VDBEState:
         epsilons = jnp.full(knowledge.plan.q.shape[0], self.epsilon0, jnp.float32)
@@ -135,10 +189,10 @@ class VDBE(Stepwise[Belief, VDBEState]):
             jnp.where(self.converged(state), v, old)
             for v, old in zip(new, (state.x, state.action, state.before), strict=True)
         )
-        return VDBEState(beliefs.add_transition(state.belief, x, action, y), state.epsilons, *kept)
+        return VDBEState(add_transition(state.belief, x, action, y), state.epsilons, *kept)
 
     def improve(self, state: VDBEState) -> VDBEState:
-        belief = beliefs.improve(state.belief)
+        belief = improve(state.belief)
         change = jnp.abs(_value(belief, state.x, state.action) - state.before)
         surprise = jnp.tanh(change / (2 * self.sigma))  # f above
         weight = jnp.where(self.delta > 0, self.delta, jnp.float32(1 / belief.plan.q.shape[1]))
@@ -223,7 +277,7 @@ class BEB(Planner):
             if self.bonus == "pair"
             else (counts > 0).sum(-1, dtype=counts.dtype)
         )
-        return beliefs.prior_belief(prior.mdps, prior.discount, extra)
+        return prior_belief(prior.mdps, prior.discount, extra)
 
     def act(self, key: Array, state: Belief, observation: Array) -> tuple[Array, Belief]:
         return incremental.greedy(state.plan, observation, sampling.uniforms(key)[0]), state
@@ -243,7 +297,7 @@ class BEB(Planner):
                 0.0,
                 self.beta,
             )
-        return beliefs.add_transition(state, x, action, y, extra)
+        return add_transition(state, x, action, y, extra)
 
 
 @register_agent("Optimal", cite="castronovo2016")

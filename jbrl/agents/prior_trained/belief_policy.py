@@ -19,9 +19,8 @@ from jbrl import vectorize
 from jbrl.agents import selection
 from jbrl.agents.deep.actor_critic import DIVERGED
 from jbrl.agents.opps.ranking import plans
-from jbrl.agents.prior_trained.attention import Attention
 from jbrl.agents.prior_trained.lifetimes import Rows, rows_of
-from jbrl.agents.prior_trained.networks import Dense
+from jbrl.agents.prior_trained.networks import Attention, Dense
 from jbrl.agents.prior_trained.trained import filled, named
 from jbrl.base.pytree import record, static
 from jbrl.mdp import incremental, sampling

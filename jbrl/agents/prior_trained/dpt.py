@@ -11,8 +11,7 @@ import numpy.typing as npt
 from jax import Array
 
 from jbrl.agents.prior_trained import ann, belief_policy, rounds
-from jbrl.agents.prior_trained.attention import Attention
-from jbrl.agents.prior_trained.networks import Dense
+from jbrl.agents.prior_trained.networks import Attention, Dense
 from jbrl.agents.prior_trained.trained import Lesson, TrainedOnPrior, budget_parameter
 from jbrl.agents.registry import register_agent
 from jbrl.base.errors import JbrlError

@@ -13,7 +13,7 @@ from jbrl.agents.search.uct import Kept, SearchTask
 from jbrl.base.errors import JbrlError
 from jbrl.base.parameters import parameter, raise_capacity, round_up
 from jbrl.base.pytree import record
-from jbrl.mdp.belief import add_count
+from jbrl.mdp.dirichlet import add_count
 from jbrl.problems.prior import DirichletPrior
 from jbrl.rollout.contract import BAYESIAN, Agent, Cost, HasCost, Transition
 

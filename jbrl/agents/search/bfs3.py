@@ -31,7 +31,7 @@ from jbrl.base.errors import JbrlError
 from jbrl.base.parameters import parameter, raise_capacity, round_up
 from jbrl.base.pytree import record
 from jbrl.mdp import sampling
-from jbrl.mdp.belief import count_transition
+from jbrl.mdp.dirichlet import count_transition
 from jbrl.problems.prior import DirichletPrior
 from jbrl.rollout.contract import BAYESIAN, Agent, Cost, HasCost, Transition
 

@@ -16,7 +16,7 @@ from jbrl.agents.search.merged import MergedTask
 from jbrl.base.parameters import parameter, raise_capacity, round_up
 from jbrl.base.pytree import record
 from jbrl.mdp import planning, sampling
-from jbrl.mdp.belief import add_count, count_transition
+from jbrl.mdp.dirichlet import add_count, count_transition
 from jbrl.mdp.mdp import expected_rewards
 from jbrl.mdp.planning import TIE_TOLERANCE
 from jbrl.problems.prior import DirichletPrior

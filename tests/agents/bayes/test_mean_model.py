@@ -8,15 +8,22 @@ import pytest
 from benchmarks.twins import agents as twins
 from benchmarks.twins import planner
 from jbrl import play
-from jbrl.agents.bayes.mean_model import BEB, VDBE, EpsilonGreedy, Optimal, SoftMax, boltzmann
+from jbrl.agents.bayes.mean_model import (
+    BEB,
+    VDBE,
+    Belief,
+    EpsilonGreedy,
+    Optimal,
+    SoftMax,
+    boltzmann,
+)
 from jbrl.agents.complete import Complete, is_oracle
 from jbrl.agents.registry import AGENTS
 from jbrl.agents.scripted import Random
 from jbrl.agents.search.sampled_set import PSRL
 from jbrl.base.pytree import record
-from jbrl.environments.wrappers import Tabular
+from jbrl.environments.environment import Tabular
 from jbrl.mdp import incremental
-from jbrl.mdp.belief import Belief
 from jbrl.mdp.dirichlet import DirichletMDPs, distribution
 from jbrl.mdp.mdp import MDP
 from jbrl.problems.lookup import problem

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jbrl.agents.linear.tabular import QLearning, Sarsa
+from jbrl.agents.linear.action_values import QLearning, Sarsa
 from jbrl.environments import environment as environments
 from jbrl.environments.spec import Discrete, Episodes, OneHot, Spec
 from jbrl.environments.walks import Chain

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jbrl.agents.prior_trained.attention import Attention, attend
+from jbrl.agents.prior_trained.networks import Attention, attend
 from tests.agents.prior_trained.test_training import finite_differences
 
 SIZES = (2, 5, 6, 3, 2, 4)  # two inputs, five transitions, three heads of size 2, two blocks
