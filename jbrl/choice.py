@@ -91,6 +91,11 @@ class Choice:
     policy: Any = dataclasses.field(default=None, repr=False)  # the recommended, ready to act
 
     @property
+    def is_timed(self) -> bool:
+        """True if decisions of the recommended were timed."""
+        return any(s.latency_seconds for s in self.standings if s.name == self.recommended)
+
+    @property
     def sentence(self) -> str:
         """The answer in a few sentences."""
         if self.recommended is None and self.needed:
@@ -192,7 +197,8 @@ _STOPPED = {
 
 def _scored(choice: Choice) -> str:
     if choice.winner is None:
-        return "it keeps the limits, and there was no time to play it or others"
+        timed = "it keeps the limits" if choice.is_timed else "it was not timed"
+        return f"{timed}, and there was no time to play it or others"
     if choice.score is None:
         return "it leads the race, but was not scored afresh"
     mean, low, high = choice.score

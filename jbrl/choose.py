@@ -23,8 +23,6 @@ from jbrl.play.play import lifetime_of, resolve_agent, resolve_problem
 from jbrl.play.protocol import Protocol
 from jbrl.problems.problem import Problem
 from jbrl.racer import DECISIONS, Clock, Kept, Racer
-from jbrl.report import html
-from jbrl.report.choice import document
 from jbrl.rollout.contract import Agent
 from jbrl.study.file import load_study
 from jbrl.study.portfolio import (
@@ -126,6 +124,9 @@ def choose(
 
 def _write(choice: Choice, folder: Path) -> None:
     """Write `choice.json`, the page, and the folder of the policy, in place of what is there."""
+    from jbrl.report import html  # here: figures take long to import
+    from jbrl.report.choice import document
+
     plain = json.dumps(choice.as_dict(), indent=1)
     write_whole(folder / "choice.json", plain.encode())
     page = html.render(document(json.loads(plain), choice.rows()))
@@ -135,7 +136,8 @@ def _write(choice: Choice, folder: Path) -> None:
         new, old, place = (folder / name for name in ("policy.new", "policy.old", "policy"))
         for leftover in (new, old):
             shutil.rmtree(leftover, ignore_errors=True)
-        choice.policy.save(new, limits=limits, decisions=DECISIONS)
+        decisions = DECISIONS if choice.is_timed else None
+        choice.policy.save(new, limits=limits, decisions=decisions)
         if place.exists():  # until the new one is whole
             place.rename(old)
         new.rename(place)

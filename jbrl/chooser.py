@@ -17,6 +17,7 @@ from jbrl.agents.registry import AGENTS, shown_name
 from jbrl.base.errors import JbrlError
 from jbrl.choice import Standing
 from jbrl.play.protocol import Protocol
+from jbrl.problems.hosted import HostProblem
 from jbrl.problems.problem import DirichletProblem
 from jbrl.racer import FRESH, SAFE, Clock, Kept, OutOfTimeError, OverLimitError, Racer, over
 from jbrl.stats.race import Race
@@ -28,7 +29,7 @@ Progress = Callable[[str, int, int], Any]
 Watch = Callable[[Sequence[Standing]], Any]
 
 FIRST = {False: 256, True: 16}  # environments that a candidate plays at first: MDPs, and episodes
-LEAST = 4  # the same where they take long
+LEAST = {False: 4, True: 1}  # the same where they take long: compiled, and on the host
 RANGE_PLAYED = 2048  # environments that the range from Random to Optimal is measured in
 BLOCK_SHARE = 0.04  # of the budget, that the first environments of a candidate should take
 REFERENCE_SHARE = 0.2  # of what is left, that the end of a range should take
@@ -70,6 +71,7 @@ class Chooser:
         self._progress, self._watch = progress, watch
         self.by_name = {racer.name: racer for racer in racers}
         self.played: dict[str, list[Floats]] = {}  # scores of those that take part
+        self._fresh: list[Floats] = []  # scores of the recommended in other environments
         self.busy = ""
         self._compiled: set[type] = set()  # agents whose programs are there
         self._off = [1.0]  # what entering took, for a second that was expected
@@ -162,7 +164,8 @@ class Chooser:
                 needed = (self.clock.spent + expected) * self.clock.budget / self._end
                 self.needed = min(self.needed or math.inf, needed)
                 racer.reason = f"expected to take {expected:.0f} s, which the budget did not allow"
-                continue
+                if self._entering:  # the first is tried in any case: it may be trained in time
+                    continue
             began = self.clock.spent
             self.say(f"{racer.name}: getting ready")
             known = racer.known
@@ -189,12 +192,17 @@ class Chooser:
         """Environments that a candidate plays at first, at most."""
         return FIRST[self.protocol.in_blocks]
 
+    @property
+    def least(self) -> int:
+        """Environments that a candidate plays at first, at least."""
+        return LEAST[isinstance(self.protocol.test, HostProblem)]
+
     def _expected(self, racer: Racer) -> float:
         """Return the seconds that a candidate is expected to take until it has played first."""
         one = racer.candidate
         compiling = one.compiling * (0.1 if self.is_compiled(racer) else 1.0)
         searching = min(one.searching, self.limits[0])
-        return self.pace * (compiling + searching + racer.expected(LEAST))
+        return self.pace * (compiling + searching + racer.expected(self.least))
 
     def _enter(self, racer: Racer) -> None:
         """Make a candidate ready, and let it play the first environments if it keeps the limits."""
@@ -224,8 +232,9 @@ class Chooser:
         parts, short = [], BLOCK_SHARE * self.clock.budget
         first = min(most, self.first)
         if self.protocol.in_blocks:  # no more than are played at once: estimates are rough
-            first = min(first, 1 << (max(LEAST, racer.candidate.lanes) - 1).bit_length())
-        while first > LEAST and racer.expected(first) > short:
+            lanes = max(self.least, racer.candidate.lanes)
+            first = min(first, 1 << (lanes - 1).bit_length())
+        while first > self.least and racer.expected(first) > short:
             first //= 2
         for start, stop in _blocks(0, most, first):
             if start and racer.expected(stop - start) > short:
@@ -235,6 +244,8 @@ class Chooser:
             except OutOfTimeError:
                 if not parts:
                     raise
+                break
+            if len(parts[-1]) < stop - start:
                 break
         return np.concatenate(parts)
 
@@ -301,7 +312,8 @@ class Chooser:
                 weight, power = weight + power, power * self.protocol.discount
             rewards = np.asarray(test.mdps.rewards, np.float64)
             return (float(rewards.min()) * weight, float(rewards.max()) * weight), False
-        seen = [*self.references.values(), *(v for parts in self.played.values() for v in parts)]
+        played = (v for parts in self.played.values() for v in parts)
+        seen = [*self.references.values(), *self._fresh, *played]
         low, high = float(np.nanmin(all := np.concatenate(seen))), float(np.nanmax(all))
         margin = (ASSUMED - 1) / 2 * max(high - low, 1e-9)
         return (low - margin, high + margin), True
@@ -311,12 +323,24 @@ class Chooser:
         low, high = self.range
         return np.clip(np.where(np.isnan(scores), low, scores), low, high)
 
+    def admit(self, fresh: Floats) -> Floats:
+        """Return scores of environments that the race has not seen, within the range, which becomes
+        wider where it was assumed and they have left it.
+        """
+        self._fresh.append(fresh)
+        if self.assumed and self._has_left(fresh):
+            self.begin()
+        return self.clipped(fresh)
+
+    def _has_left(self, scores: Floats) -> bool:
+        low, high = self.range
+        return bool(np.nanmin(scores, initial=high) < low or np.nanmax(scores, initial=low) > high)
+
     def _add(self, name: str, scores: Floats) -> None:
         self.played[name].append(scores)
         if self.race is None:
             return
-        low, high = self.range
-        if np.nanmin(scores, initial=high) < low or np.nanmax(scores, initial=low) > high:
+        if self._has_left(scores):
             self.begin()
         else:
             self.race.add(name, self.clipped(scores))

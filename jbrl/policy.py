@@ -33,7 +33,7 @@ from jbrl.base import notebook
 from jbrl.base.errors import JbrlError, as_path, shown
 from jbrl.base.files import write_whole
 from jbrl.base.plugins import is_outside, source_digest
-from jbrl.environments.spec import Episodes, Lifetime, OneHot, Steps, check_count
+from jbrl.environments.spec import Box, Episodes, Lifetime, OneHot, Steps, check_count
 from jbrl.play import compilation, offline
 from jbrl.play import compile_cache as cache
 from jbrl.play.batching import host_leaves, run_inline
@@ -195,20 +195,26 @@ class Policy:
     # ---- the folder ----
 
     def save(
-        self, folder: str | Path, *, limits: Mapping[str, Any] | None = None, decisions: int = 1000
+        self,
+        folder: str | Path,
+        *,
+        limits: Mapping[str, Any] | None = None,
+        decisions: int | None = 1000,
     ) -> Path:
         """Write the policy as a new folder, whole or not at all.
 
         Args:
           limits: promised, numbers or texts by name, for example `{"online": "1 ms"}`.
-          decisions: over which the latency that is written down is measured, unless it was before.
+          decisions: over which the latency that is written down is measured, unless it was before;
+            None: it is not measured.
 
         Raises:
           JbrlError: the folder exists or cannot be written, or another process could not find the
             agent or the problem by its name.
         """
         target = as_path("folder", folder)
-        check_count("decisions", decisions)
+        if decisions is not None:
+            check_count("decisions", decisions)
         if limits is not None and not isinstance(limits, Mapping):
             raise JbrlError(
                 f'limits = {shown(limits)}: expected a dict such as {{"online": "1 ms"}}'
@@ -219,7 +225,7 @@ class Policy:
         kept = dataclasses.replace(
             self,
             limits=dict(limits or self.limits),
-            measured=self.measured or self.latency(decisions),
+            measured=self.measured or (self.latency(decisions) if decisions else None),
         )
         write_folder(target, kept._about(), kept._arrays(), kept._card())
         return target
@@ -285,6 +291,8 @@ class Policy:
         seen, actions = self.player.spec.observation, self.player.spec.actions
         shape = {"shape": list(seen.shape), "dtype": np.dtype(seen.dtype).name}
         sizes = {} if seen.shape or not hasattr(seen, "n") else {"n": seen.n}
+        if isinstance(seen, Box) and isinstance(seen.low, tuple) and np.isfinite(seen.low).all():
+            sizes |= {"low": list(seen.low), "high": list(seen.high)}
         return {
             "observation": {"kind": type(seen).__name__, **sizes, **shape},
             "action": {"kind": "Discrete", "n": actions.n, "shape": [], "dtype": "int32"},

@@ -93,7 +93,9 @@ def read_problem(place: Path, about: dict[str, Any], arrays: dict[str, np.ndarra
     name = named["name"]
     if named["hosted"]:
         seen, actions = about["observation"], about["action"]
-        known = Discrete(seen["n"]) if seen["kind"] == "Discrete" else Box(tuple(seen["shape"]))
+        ends = (tuple(seen[end]) for end in ("low", "high") if end in seen)
+        box = seen["kind"] == "Box"
+        known = Box(tuple(seen["shape"]), *ends) if box else Discrete(seen["n"])
         return HostProblem(name, name, spec=Spec(known, Discrete(actions["n"])))
     if f"prior/{MDPS[0]}" in arrays:
         mdps = distribution(*(arrays[f"prior/{field}"] for field in MDPS))

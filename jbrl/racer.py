@@ -31,6 +31,7 @@ from jbrl.play.protocol import Protocol
 from jbrl.play.stepping import Latency
 from jbrl.play.unit import Unit
 from jbrl.policy import Policy, of_trained
+from jbrl.problems.hosted import HostProblem
 from jbrl.rollout.contract import Findings
 from jbrl.study.portfolio import Candidate
 from jbrl.study.progress import Progress
@@ -253,19 +254,20 @@ class Racer:
         """Return the seconds that n lifetimes are expected to take."""
         if self.each:
             return n * self.each
-        # no estimate is as good as what a decision took, dispatch apart
-        decision = max(0.0, self.times.median - 2 * self.times.empty) if self.times else 0.0
-        steps = self._protocol.expected_steps
-        return self.candidate.playing(n, steps, len(jax.devices()), decision)
+        hosted = isinstance(self._protocol.test, HostProblem)
+        devices, decision = 1 if hosted else len(jax.devices()), 0.0
+        if self.times:  # no estimate is as good, dispatch apart where lifetimes share it
+            decision = max(0.0, self.times.median - 2 * self.times.empty * (not hosted))
+        return self.candidate.playing(n, self._protocol.expected_steps, devices, decision)
 
     def play(self, start: int, stop: int, until: float = math.inf) -> Floats:
         """Return the scores in environments start..stop-1, [n] float64; NaN where it failed.
 
         Args:
-          until: seconds spent at which it is cut off.
+          until: seconds spent at which it is cut off: the scores are fewer then.
 
         Raises:
-          OutOfTimeError: it was cut off.
+          OutOfTimeError: it was cut off before there were any.
         """
         name = f"{self.unit.id}-{start}-{stop}"
         kept = self._kept.get(name)
@@ -284,6 +286,10 @@ class Racer:
                 if done >= stop - start:
                     break
                 self._clock.check(until)
+        except OutOfTimeError:
+            if not parts:
+                raise
+            stop = start + done
         finally:
             chunks.close()  # type: ignore[attr-defined]
             taken = self._clock.spent - began

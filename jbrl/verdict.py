@@ -11,9 +11,8 @@ from typing import Any
 import numpy as np
 
 from jbrl.base.errors import JbrlError
-from jbrl.bayes_optimal.bracket import bound
 from jbrl.choice import Choice, Looser, Standing
-from jbrl.chooser import LEAST, Chooser, Floats
+from jbrl.chooser import Chooser, Floats
 from jbrl.play.machine import available_cores
 from jbrl.policy import Policy
 from jbrl.problems.problem import DirichletProblem
@@ -82,16 +81,16 @@ class Verdict:
             racer.agent, OfflineSearch
         )
         wanted, n = self._left / (2 if later else 1), MOST_FRESH
-        while n > LEAST and racer.expected(n) > wanted:
+        while n > self.race.least and racer.expected(n) > wanted:
             n //= 2
         self.race.say(f"{racer.name}: {n:,} fresh environments")
         try:
             until = self.race.clock.spent + self._left
-            fresh = self.race.clipped(racer.play(FRESH, FRESH + n, until))
+            fresh = self.race.admit(racer.play(FRESH, FRESH + n, until))
         except OutOfTimeError:
             return None
         limits = interval(fresh, *self.race.range, self.race.confidence)
-        self.score = (_mean(fresh), *limits), n
+        self.score = (_mean(fresh), *limits), len(fresh)
         return fresh
 
     def _train_again(self, recommended: Racer, fresh: Floats) -> None:
@@ -121,9 +120,12 @@ class Verdict:
             try:
                 until = self.race.clock.spent + self._left
                 one = racer.trained_again(number, until) if number else racer
-                yield _mean(self.race.clipped(one.play(FRESH, FRESH + n, until)))
+                scores = one.play(FRESH, FRESH + n, until)
             except (JbrlError, FloatingPointError, OutOfTimeError):
                 return
+            if len(scores) < n:
+                return
+            yield _mean(self.race.clipped(scores))
 
     # ---- other limits ----
 
@@ -137,15 +139,16 @@ class Verdict:
         for racer in sorted(late, key=lambda one: one.times.cost):  # type: ignore[union-attr]
             compiling = 0.0 if race.is_compiled(racer) else racer.candidate.compiling * race.pace
             n = 1 << (min(len(scores), race.first).bit_length() - 1)
-            while n > LEAST and racer.expected(n) > (end - race.clock.spent) / 2:
+            while n > race.least and racer.expected(n) > (end - race.clock.spent) / 2:
                 n //= 2
             if race.clock.spent + compiling + racer.expected(n) > end:
                 continue
             race.say(f"{racer.name}: over a limit, {n:,} environments")
             try:
-                paired = race.clipped(racer.play(0, n, end)) - scores[:n]
+                found = race.clipped(racer.play(0, n, end))
             except (JbrlError, FloatingPointError, OutOfTimeError):
                 continue
+            paired = found - scores[: len(found)]
             if _mean(paired) > greatest:
                 greatest, span = _mean(paired), race.range[1] - race.range[0]
                 low, high = interval(paired, -span, span, race.confidence)
@@ -173,6 +176,8 @@ class Verdict:
             return
         self._bracketed = True
         self.race.say("bracket of the Bayes-optimal value")
+        from jbrl.bayes_optimal.bracket import bound  # here: it takes long to import
+
         options = {"discount": rules.discount, "horizon": rules.horizon, "seed": rules.seed}
         try:
             found = bound(rules.test, budget=seconds, **options)  # type: ignore[arg-type]
@@ -203,9 +208,10 @@ class Verdict:
         if course.race is None and course.played:
             course.begin()
         race, policy, winner = course.race, self.policy, None
-        # in the place of those that have played, whoever keeps the limits
-        ready = (r.name for r in course.racers if r.status == "out of time" and r.is_trained)
-        recommended = next((name for name in ready if course.by_name[name].times), None)
+        # in the place of those that have played, whoever is trained, and was timed if any was
+        late = [r for r in course.racers if r.status == "out of time" and r.is_trained]
+        late.sort(key=lambda racer: racer.times is None)
+        recommended = late[0].name if late else None
         if race is not None:
             winner, recommended = race.leader, self._cheapest()
         if policy is None and recommended and course.by_name[recommended].is_trained:

@@ -325,7 +325,8 @@ def test_what_an_answer_rests_on(upper, monkeypatch):
     verdict, bracketed = import_module("jbrl.verdict"), SimpleNamespace(lower=0.5, upper=upper)
     monkeypatch.setattr(import_module("jbrl.chooser"), "Racer", Simulated)
     monkeypatch.setattr(verdict, "LEAST_BRACKET", 0.0)
-    monkeypatch.setattr(verdict, "bound", lambda *_, **__: bracketed)
+    bracket = import_module("jbrl.bayes_optimal.bracket")
+    monkeypatch.setattr(bracket, "bound", lambda *_, **__: bracketed)
     clock: Any = SimulatedClock(100)
     clock.slow, racers = 1, []
     means = {"over the limit": 30.0, "second": 2.0, "BeliefPPO": 2.99, "OPPS-DS": 3.0}

@@ -3,7 +3,7 @@ compiled, the environment is stepped on the host.
 """
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -31,6 +31,8 @@ from jbrl.problems.hosted import HostProblem, host_problem, is_host_environment
 from jbrl.problems.lookup import problem
 from jbrl.problems.problem import Problem
 from jbrl.rollout.contract import Agent, MadeOfWeights, OfflineSearch
+
+LOOK = 64  # decisions on the host after which it is seen whether to go on
 
 
 def make_run(agent: Agent, protocol: Protocol, **options: Any) -> Run:
@@ -222,7 +224,8 @@ class HostRun(LifetimeRun):
             life = Stepping(player, self.key, index)
             self.compile_seconds += life.compile_seconds
             seed = self.protocol.seed + index
-            played = play_episodes(life, problem.env, self.protocol.lifetime, seed)
+            rules = self.protocol.lifetime
+            played = play_episodes(life, problem.env, rules, seed, options.get("between"))
             self._seconds.append(played.seconds)
             yield Chunk(
                 index,
@@ -239,8 +242,17 @@ class HostRun(LifetimeRun):
         return Latency.of(list(seconds[WARM:] if len(seconds) > WARM else seconds))
 
 
-def play_episodes(life: Stepping, env: Any, lifetime: Lifetime, seed: int) -> PlayedEpisodes:
+def play_episodes(
+    life: Stepping,
+    env: Any,
+    lifetime: Lifetime,
+    seed: int,
+    between: Callable[[Any], Any] | None = None,
+) -> PlayedEpisodes:
     """Play a lifetime in an environment of Gymnasium, whose first reset takes the `seed`.
+
+    Args:
+      between: called with None now and then; what it raises ends the lifetime.
 
     Raises:
       JbrlError: an observation or a reward that its spaces do not announce, or an episode without
@@ -263,6 +275,8 @@ def play_episodes(life: Stepping, env: Any, lifetime: Lifetime, seed: int) -> Pl
         returns[-1] += float(reward)
         steps[-1] += 1
         ended = bool(terminated or truncated)
+        if between and len(seconds) % LOOK == 0:
+            between(None)
         if _over(lifetime, len(returns), ended, len(seconds), steps[-1]):
             return PlayedEpisodes(np.array(returns), np.array(steps), np.array(seconds))
         if ended:

@@ -616,12 +616,16 @@ def _advance(environment: Any, state: Any, action: Any, key: Any, number: Any) -
     return choose(restarted, after), step, choose(first, step.observation)
 
 
+@jax.jit
+def _first_plus_one(words: Array) -> Array:
+    return words[0] + 1
+
+
 def _empty_call() -> float:
     """Return the median seconds of a compiled call that returns its argument plus one."""
-    call = jax.jit(lambda words: words[0] + 1)
     words, seconds = np.zeros(4, np.int32), []
     for _ in range(200):
         started = time.perf_counter()
-        call(words).item()
+        _first_plus_one(words).item()
         seconds.append(since(started))
     return float(np.median(seconds))

@@ -17,15 +17,16 @@ from jbrl.base.errors import JbrlError, shown
 from jbrl.base.pytree import record, static
 from jbrl.environments.environment import Environment
 from jbrl.environments.spec import Box, Discrete, Episodes, Lifetime, Observation, Spec
-from jbrl.problems.prior import Prior
+from jbrl.problems.prior import EpisodicPrior
 from jbrl.problems.problem import Problem
 from jbrl.problems.recorder import EpisodeMean
 
+TYPICAL_STEPS = 100  # of an episode, for estimates of time
 _NONE = Spec(Discrete(1), Discrete(1))
 
 
 @record
-class HostPrior(Prior):
+class HostPrior(EpisodicPrior):
     """Prior without a distribution: observations, actions, and how long a lifetime is."""
 
     discount: Array  # [] float32, 1
@@ -58,6 +59,11 @@ class HostProblem(Problem):
     def __post_init__(self) -> None:
         content = f"{self.short_name} {self.spec!r}"
         object.__setattr__(self, "digest", hashlib.sha256(content.encode()).hexdigest())
+
+    def expected_steps(self, lifetime: Lifetime) -> float:
+        if not isinstance(lifetime, Episodes):
+            return lifetime.steps
+        return lifetime.episodes * float(min(TYPICAL_STEPS, lifetime.max_steps))
 
     def prior(self, lifetime: Lifetime, discount: float) -> HostPrior:
         """As `Problem.prior`. `discount` is not used: scores are undiscounted."""
@@ -94,7 +100,10 @@ def _observations(space: Any, name: str) -> Observation:
         return Discrete(int(space.n))
     shape, dtype = getattr(space, "shape", None), getattr(space, "dtype", None)
     if shape and dtype is not None and hasattr(space, "low") and np.dtype(dtype).kind in "biuf":
-        return Box(tuple(map(int, shape)))
+        ends = [np.asarray(end, np.float32) for end in (space.low, space.high)]
+        bounded = all(np.isfinite(end).all() for end in ends)
+        low, high = (tuple(end.ravel().tolist()) for end in ends)
+        return Box(tuple(map(int, shape)), *((low, high) if bounded else ()))
     raise JbrlError(
         f"environment '{name}': observations {shown(space)}: expected Discrete(n) or a Box of "
         "numbers; a wrapper such as FlattenObservation makes one of others"

@@ -56,8 +56,12 @@ class DirichletPrior(Prior):
         return Tabular.of(draw_mdp(key, self.mdps, unit=False))
 
 
+class EpisodicPrior(Prior):
+    """Prior of an agent that lives in one environment with episodes."""
+
+
 @record
-class EnvironmentPrior(Prior):
+class EnvironmentPrior(EpisodicPrior):
     """An environment whose settings are known, its physics perturbed as `Perturbed` says."""
 
     environment: Any  # an `Environment`

@@ -28,7 +28,7 @@ from jbrl.base.errors import JbrlError
 from jbrl.base.pytree import record
 from jbrl.environments.environment import Environment
 from jbrl.environments.spec import Box, Discrete, OneHot, Spec
-from jbrl.problems.prior import DirichletPrior, EnvironmentPrior, Prior
+from jbrl.problems.prior import DirichletPrior, EnvironmentPrior, EpisodicPrior, Prior
 
 NO_ACTION = -1
 
@@ -434,7 +434,8 @@ def check_requirements(agent: Agent, name: str, prior: Prior, problem: str) -> N
 _PRIORS = {
     Prior: "a prior",
     DirichletPrior: "a Dirichlet prior over finite MDPs",
-    EnvironmentPrior: "an environment with episodes",
+    EpisodicPrior: "an environment with episodes",
+    EnvironmentPrior: "an environment of this package",
 }
 _OBSERVATIONS = {
     Discrete: "discrete states",

@@ -8,6 +8,7 @@ import pytest
 import jbrl
 from jbrl.agents.linear.action_values import QLearning
 from jbrl.base.errors import JbrlError
+from jbrl.play.play import LOOK, play_episodes
 
 gymnasium = pytest.importorskip("gymnasium")
 
@@ -82,3 +83,41 @@ def jbrl_env(n):
     env = Corridor()
     env.observation_space = gymnasium.spaces.Discrete(n)
     return env
+
+
+class Hill(gymnasium.Env):
+    """A point in [0, 1] that two actions push; an episode is of eight steps."""
+
+    action_space = gymnasium.spaces.Discrete(2)
+
+    def __init__(self, low=0.0):
+        self.observation_space = gymnasium.spaces.Box(low, 1.0, (1,), np.float32)
+
+    def reset(self, *, seed=None, options=None):
+        self.place, self.steps = np.float32([0.5]), 0
+        return self.place, {}
+
+    def step(self, action):
+        self.place = np.clip(self.place + np.float32(0.2 * action - 0.1), 0, 1)
+        self.steps += 1
+        return self.place, float(self.place[0]), False, self.steps == 8, {}
+
+
+def test_linear_agents_know_the_ends_of_observations(tmp_path):
+    policy = jbrl.policy("Sarsa-lambda", Hill())
+    loaded = jbrl.load_policy(policy.save(tmp_path / "policy", decisions=None))
+    assert loaded.measured is None and loaded.player.spec.observation.high == (1.0,)
+    played = [one.play(Hill(), episodes=3, seed=1) for one in (policy, loaded)]
+    np.testing.assert_array_equal(played[0].returns, played[1].returns)
+    with pytest.raises(JbrlError, match="needs an environment whose observations have finite ends"):
+        jbrl.policy("Sarsa-lambda", Hill(low=-np.inf))
+
+
+def test_a_lifetime_can_be_ended():
+    def stop(_):
+        raise InterruptedError
+
+    life = jbrl.policy("Random", Hill()).start()
+    with pytest.raises(InterruptedError):
+        play_episodes(life, Hill(), jbrl.Episodes(100), 0, stop)
+    assert life.decisions == LOOK

@@ -12,7 +12,7 @@ import jbrl
 from jbrl.agents.registry import AGENTS
 from jbrl.play.lifetimes import COPIES
 from jbrl.play.unit import Unit
-from jbrl.problems.prior import EnvironmentPrior
+from jbrl.problems.prior import EpisodicPrior
 from jbrl.rollout.contract import SECONDS_PER_STEP
 from jbrl.study import cost
 from jbrl.study.calibration import Calibration
@@ -51,7 +51,7 @@ def costs(study: list[Unit], folder: Path) -> list[UnitCost]:
 
 def takes_mdps(name: str) -> bool:
     """Scripted has a policy for bsuite's problems only."""
-    return name != "Scripted" and AGENTS[name].agent.requires.prior is not EnvironmentPrior
+    return name != "Scripted" and AGENTS[name].agent.requires.prior is not EpisodicPrior
 
 
 # ---- the rough rule ----

@@ -24,12 +24,12 @@ from jax import Array
 
 from jbrl import vectorize
 from jbrl.agents.complete import log_uniform, uniform
-from jbrl.agents.linear.features import Features, Orders, Table, features_of
+from jbrl.agents.linear.features import Features, Orders, Table, features_of, has_ends
 from jbrl.base.errors import JbrlError
 from jbrl.base.parameters import parameter
 from jbrl.base.pytree import record, static
 from jbrl.environments.spec import Episodes, Lifetime
-from jbrl.problems.prior import EnvironmentPrior, Prior
+from jbrl.problems.prior import EpisodicPrior, Prior
 from jbrl.rollout.contract import (
     SECONDS_PER_STEP,
     Agent,
@@ -218,6 +218,15 @@ def parl2_bounded(alpha: Array, change: Array) -> Array:
     return jnp.where(change < 0, jnp.minimum(alpha, -1 / change), alpha)
 
 
+def _endless(prior: Prior) -> str:
+    if has_ends(prior.spec.observation):
+        return ""
+    return (
+        "an environment whose observations have finite ends (in Gymnasium, TransformObservation "
+        "with a bounded Box declares them)"
+    )
+
+
 class Drawing:
     """Uniform numbers of a lifetime, one for each hyperparameter, and the values drawn by them."""
 
@@ -250,7 +259,7 @@ class CompleteLinear(HasCost, Measured, Sized, StaysWithNaN, Agent[Prior, Any]):
     """
 
     version = 2  # Fourier bases: features are computed once for each step, and round otherwise
-    requires = Requirements(prior=EnvironmentPrior)
+    requires = Requirements(prior=EpisodicPrior, lacking=_endless)
     per_feature: ClassVar[bool] = False
     passes: ClassVar[float] = 1.0
     beside: ClassVar[float] = 1e-7

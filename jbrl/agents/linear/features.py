@@ -441,6 +441,20 @@ class Table:
 Features = Table | Fourier
 
 
+def _ends(box: Box) -> list[np.ndarray]:
+    """Return the least and the greatest value of each entry, float64."""
+    ends = (np.asarray(end, np.float64) for end in (box.low, box.high))
+    return [np.broadcast_to(end.reshape(-1), math.prod(box.shape)) for end in ends]
+
+
+def has_ends(observation: Observation) -> bool:
+    """Return whether each entry of an observation lies between finite ends."""
+    if not isinstance(observation, Box):
+        return True
+    low, high = _ends(observation)
+    return bool(np.isfinite(low).all() and np.isfinite(high).all() and (low < high).all())
+
+
 def features_of(observation: Observation, dependent: int, independent: int) -> Features:
     """Return the features of observations of this kind. On the host.
 
@@ -452,12 +466,8 @@ def features_of(observation: Observation, dependent: int, independent: int) -> F
     """
     if not isinstance(observation, Box):
         return Table(observation.n)
-    inputs = math.prod(observation.shape)
-    low, high = (
-        np.broadcast_to(np.asarray(end, np.float64), observation.shape).ravel()
-        for end in (observation.low, observation.high)
-    )
-    if not (np.isfinite(low).all() and np.isfinite(high).all() and (low < high).all()):
+    inputs, (low, high) = math.prod(observation.shape), _ends(observation)
+    if not has_ends(observation):
         raise JbrlError(
             f"expected observations between finite ends: {observation} has an entry without"
         )
