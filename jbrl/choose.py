@@ -21,7 +21,6 @@ from jbrl.chooser import Chooser, Progress, Watch
 from jbrl.play import batching
 from jbrl.play.play import lifetime_of, resolve_agent, resolve_problem
 from jbrl.play.protocol import Protocol
-from jbrl.problems.problem import Problem
 from jbrl.racer import DECISIONS, Clock, Kept, Racer
 from jbrl.rollout.contract import Agent
 from jbrl.study.file import load_study
@@ -41,7 +40,7 @@ PLANNED = 512  # lifetimes that programs are compiled for
 
 
 def choose(
-    problem: str | Path | Problem,
+    problem: Any,
     *,
     offline: str | float = "60 s",
     online: str | float = "1 ms",
@@ -61,7 +60,8 @@ def choose(
     """Choose an agent for a problem within limits of time, by a race.
 
     Args:
-      problem: a name of the catalogue, the path of a JSON file, `module:Class`, or a `Problem`.
+      problem: a name of the catalogue, the path of a JSON file, `module:Class`, a `Problem`, or an
+        environment, of Gymnasium as well.
       offline: limit of what an agent may learn before its first decision: "60 s", "10 min", or
         seconds; compilation does not count.
       online: limit of a decision.
@@ -88,7 +88,7 @@ def choose(
     limits = parse_seconds("offline", offline), parse_seconds("online", online)
     clock = Clock(parse_seconds("budget", budget), began=began)
     batching.use_all_cores()
-    chosen = resolve_problem(problem)  # type: ignore[arg-type]
+    chosen = resolve_problem(problem)
     lifetime = lifetime_of(chosen, horizon, episodes)
     protocol = Protocol(chosen, chosen, PLANNED, seed, lifetime, discount)
     field = _field(candidates, protocol, *limits)

@@ -291,8 +291,9 @@ class Policy:
         seen, actions = self.player.spec.observation, self.player.spec.actions
         shape = {"shape": list(seen.shape), "dtype": np.dtype(seen.dtype).name}
         sizes = {} if seen.shape or not hasattr(seen, "n") else {"n": seen.n}
-        if isinstance(seen, Box) and isinstance(seen.low, tuple) and np.isfinite(seen.low).all():
-            sizes |= {"low": list(seen.low), "high": list(seen.high)}
+        if isinstance(seen, Box) and isinstance(self.problem, HostProblem):
+            ends: Any = {"low": seen.low, "high": seen.high}
+            sizes |= {name: list(v) for name, v in ends.items() if isinstance(v, tuple)}
         return {
             "observation": {"kind": type(seen).__name__, **sizes, **shape},
             "action": {"kind": "Discrete", "n": actions.n, "shape": [], "dtype": "int32"},

@@ -370,8 +370,10 @@ def test_there_is_nothing_to_win_where_all_actions_or_rewards_are_one(
     assert course._is_vain() is vain
 
 
-def test_who_is_not_ready_in_time_breaks_no_limit(monkeypatch):
+@pytest.mark.parametrize("trained", [False, True])
+def test_who_is_not_ready_in_time_breaks_no_limit(trained, monkeypatch):
     monkeypatch.setattr(import_module("jbrl.chooser"), "Racer", Simulated)
+    monkeypatch.setattr(Simulated, "is_trained", trained)
     chosen, clock = problem("GC"), SimulatedClock(10)
     protocol = Protocol(chosen, chosen, 256, 0, chosen.lifetime, 0.95)
     clock.slow = 50  # type: ignore[attr-defined]
@@ -379,8 +381,23 @@ def test_who_is_not_ready_in_time_breaks_no_limit(monkeypatch):
     rules = {"limits": (60.0, 1e-3), "epsilon": 0.1, "confidence": 0.95}
     racers = [Simulated(one, protocol, Kept(None), clock)]
     choice = Verdict(Chooser(protocol, racers, clock=clock, **rules)).reach()  # type: ignore[arg-type]
-    assert choice.stopped == "budget" and choice.recommended is None
-    assert choice.sentence == "No candidate was ready on GC within 10 s."
+    assert choice.stopped == "budget" and choice.recommended == ("slow" if trained else None)
+    if trained:  # an answer that was not timed is better than none
+        assert "it was not timed, and there was no time to play it" in choice.sentence
+    else:
+        assert choice.sentence == "No candidate was ready on GC within 10 s."
+
+
+def test_an_assumed_range_follows_fresh_scores():
+    chosen, clock = problem("Catch"), SimulatedClock(10)
+    protocol = Protocol(chosen, chosen, 256, 0, chosen.lifetime, 0.95)
+    clock.slow = 1  # type: ignore[attr-defined]
+    one = Candidate("alone", AGENTS["Q-learning"].agent(), 0.5, 0.5, 1e-5, 8, blind=True)
+    rules = {"limits": (60.0, 1e-3), "epsilon": 0.1, "confidence": 0.95}
+    course = Chooser(protocol, [Simulated(one, protocol, Kept(None), clock)], clock=clock, **rules)  # type: ignore[arg-type]
+    course.played["alone"] = [np.zeros(8)]
+    course.begin()
+    assert course.admit(np.array([0.0, 1.0])).tolist() == [0.0, 1.0]
 
 
 @pytest.mark.parametrize(

@@ -19,6 +19,7 @@ from jbrl.agents.registry import (
 )
 from jbrl.base.errors import JbrlError, shown
 from jbrl.base.notebook import Bar
+from jbrl.environments.environment import Environment
 from jbrl.environments.spec import Episodes, Lifetime, Observation, OneHot, Steps
 from jbrl.play import batching
 from jbrl.play.blocks import LifetimeRun
@@ -28,7 +29,7 @@ from jbrl.play.protocol import Chunk, Played, Protocol, played
 from jbrl.play.stepping import WARM, Latency, Player, Stepping
 from jbrl.play.timing import since
 from jbrl.problems.hosted import HostProblem, host_problem, is_host_environment
-from jbrl.problems.lookup import problem
+from jbrl.problems.lookup import name_of, problem
 from jbrl.problems.problem import Problem
 from jbrl.rollout.contract import Agent, MadeOfWeights, OfflineSearch
 
@@ -111,7 +112,7 @@ def play(
     agent, name = resolve_agent(agent)
     if test is None and prior is None:
         raise JbrlError('test: expected a problem, for example test="GC"')
-    tested = resolve_problem(prior if test is None else test)  # type: ignore[arg-type]
+    tested = resolve_problem(prior if test is None else test)
     prior_problem = tested if prior is None or test is None else resolve_problem(prior)
     protocol = Protocol(
         prior_problem,
@@ -177,10 +178,14 @@ def resolve_agent(given: Any) -> tuple[Agent, str]:
     return agent, name
 
 
-def resolve_problem(given: str | Problem) -> Problem:
-    """Return a problem by its name, or as it is given: a `Problem`, or an environment of
-    Gymnasium.
+def resolve_problem(given: Any) -> Problem:
+    """Return a problem by its name, or as it is given: a `Problem`, an environment of this package
+    or a class of one, or an environment of Gymnasium.
     """
+    if isinstance(given, type) and issubclass(given, Environment):
+        given = given()
+    if isinstance(given, Environment):
+        given = name_of(given)
     if is_host_environment(given):
         return host_problem(given)
     return given if isinstance(given, Problem) else problem(given, Path.cwd())

@@ -15,6 +15,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from jbrl.base.errors import JbrlError, expect, nearest, shown
 from jbrl.base.parameters import check_known, check_parameters
 from jbrl.base.plugins import explained, find_class, summary
@@ -324,6 +326,20 @@ def label(name: str, values: Mapping[str, Any], defaults: Mapping[str, Any]) -> 
     """
     changed = [f"{k}={json.dumps(value)}" for k, value in values.items() if value != defaults[k]]
     return f"{name}({','.join(changed)})" if changed else name
+
+
+def name_of(environment: Environment) -> str:
+    """Return the name by which `problem` finds an environment: its class and settings."""
+    cls = type(environment)
+    own = f"{cls.__module__}:{cls.__qualname__}"
+    name = next((name for name, e in ENVIRONMENTS.items() if e.environment is cls), own)
+    defaults: dict[str, Any] = defaults_of(cls) if dataclasses.is_dataclass(cls) else {}
+    values = {}
+    for key in (key for key, value in defaults.items() if value is not None):
+        value = np.asarray(getattr(environment, key))
+        # the shortest number that is this one: a setting of 0.1 is written so
+        values[key] = float(str(value)) if value.dtype == np.float32 else value.item()
+    return label(name, values, defaults)
 
 
 def defaults_of(cls: type[Environment[Any]]) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from scipy.stats import beta
 from experiments.wrong_priors import total_variation
 from jbrl.base.errors import JbrlError
 from jbrl.environments.environment import ENVIRONMENTS
+from jbrl.play.play import resolve_problem
 from jbrl.problems.families import wrong
 from jbrl.problems.json_format import read_json, write_json
 from jbrl.problems.lookup import listed, problem
@@ -258,3 +259,10 @@ def test_transposing_a_grid_exchanges_its_actions():
 
 def test_no_name_is_that_of_a_problem_and_of_an_environment():
     assert not set(PROBLEMS) & set(ENVIRONMENTS)
+
+
+def test_an_environment_stands_for_its_problem():
+    for name in ("DeepSea(size=4)", "CartPole"):
+        known = problem(name)
+        assert resolve_problem(known.environment).digest == known.digest
+    assert resolve_problem(ENVIRONMENTS["Acrobot"].environment).short_name == "Acrobot"
