@@ -9,7 +9,9 @@ in environments that the race has not seen.
 import json
 import shutil
 from collections.abc import Mapping, Sequence
+from importlib import import_module
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 from jbrl.agents.complete import is_oracle
@@ -94,6 +96,8 @@ def choose(
     field = _field(candidates, protocol, *limits)
     folder = None if out is None else as_path("out", out)
     kept = Kept(folder)
+    if folder is not None:  # what writes the page is imported while programs are compiled
+        Thread(target=import_module, args=("jbrl.report.html",), daemon=True).start()
     verdict = Verdict(
         Chooser(
             protocol,
@@ -123,25 +127,29 @@ def choose(
 
 
 def _write(choice: Choice, folder: Path) -> None:
-    """Write `choice.json`, the page, and the folder of the policy, in place of what is there."""
+    """Write `choice.json`, the folder of the policy, and the page, in place of what is there."""
+    plain = json.dumps(choice.as_dict(), indent=1)
+    write_whole(folder / "choice.json", plain.encode())
+    if choice.policy is not None:
+        _write_policy(choice, folder)
     from jbrl.report import html  # here: figures take long to import
     from jbrl.report.choice import document
 
-    plain = json.dumps(choice.as_dict(), indent=1)
-    write_whole(folder / "choice.json", plain.encode())
     page = html.render(document(json.loads(plain), choice.rows()))
     write_whole(folder / "choice.html", page.encode())
-    if choice.policy is not None:
-        limits = {"offline": choice.offline_limit, "online": choice.online_limit}
-        new, old, place = (folder / name for name in ("policy.new", "policy.old", "policy"))
-        for leftover in (new, old):
-            shutil.rmtree(leftover, ignore_errors=True)
-        decisions = DECISIONS if choice.is_timed else None
-        choice.policy.save(new, limits=limits, decisions=decisions)
-        if place.exists():  # until the new one is whole
-            place.rename(old)
-        new.rename(place)
-        shutil.rmtree(old, ignore_errors=True)
+
+
+def _write_policy(choice: Choice, folder: Path) -> None:
+    limits = {"offline": choice.offline_limit, "online": choice.online_limit}
+    new, old, place = (folder / name for name in ("policy.new", "policy.old", "policy"))
+    for leftover in (new, old):
+        shutil.rmtree(leftover, ignore_errors=True)
+    decisions = DECISIONS if choice.is_timed else None
+    choice.policy.save(new, limits=limits, decisions=decisions)
+    if place.exists():  # until the new one is whole
+        place.rename(old)
+    new.rename(place)
+    shutil.rmtree(old, ignore_errors=True)
 
 
 def _field(given: Any, protocol: Protocol, offline: float, online: float) -> list[Candidate]:
@@ -173,7 +181,10 @@ def _field(given: Any, protocol: Protocol, offline: float, online: float) -> lis
             raise JbrlError(
                 f"candidates: {name} is shown the environment: expected agents that are not"
             )
-        found.append(candidate(agent, protocol, name))
+        try:
+            found.append(candidate(agent, protocol, name))
+        except JbrlError as error:
+            raise JbrlError(f"candidates: {name}: {error}") from None
     names = [one.name for one in found]
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice or not names:
