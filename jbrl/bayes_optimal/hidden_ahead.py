@@ -32,11 +32,11 @@ MOST_TRANSITIONS = 500  # uncertain ones of a problem
 MOST_WORTHS = 2**28  # bytes of the worths of the MDPs that are solved together
 CHOOSING = 128  # MDPs on which the hidden states are chosen
 # of a replication; as many as leave time for those that are enough, more outcomes are followed
-LEAST_MDPS, ENOUGH_MDPS, USUAL_MDPS, MOST_MDPS = CHUNK, 8 * CHUNK, 4 * CHUNK, 32 * CHUNK
+LEAST_MDPS, ENOUGH_MDPS, USUAL_MDPS, MOST_MDPS = CHUNK, 4 * CHUNK, 8 * CHUNK, 32 * CHUNK
 
 # Seconds on one core for 1,024 MDPs, with discount 0.95: of a transition of the problem, of an
 # outcome of a count, of an outcome of a row that is shown.
-OF_TRANSITION, OF_OUTCOME, OF_SHOWN = 0.0125, 3e-6, 4e-5
+OF_TRANSITION, OF_OUTCOME, OF_SHOWN = 0.03, 6e-6, 8e-5
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -45,6 +45,7 @@ class HiddenAhead:
 
     ahead: LookAhead
     hidden: Hidden
+    shift: float = 0.0  # how much less than when all is shown a state is worth, about
 
     @property
     def states(self) -> tuple[int, ...]:
@@ -71,19 +72,8 @@ class HiddenAhead:
         for rows in itertools.product(*(c.block.possible.sum(1) for c in hidden.counts)):
             once += OF_SHOWN * sum(rows) * math.comb(hidden.trials + sum(rows), sum(rows))
         sizes = [layers.count(d) for d in range(ahead.decisions + 1)]
-        products = 4 * sizes[-1] * n_mdps / PRODUCTS + sum(sizes) / BACKED_UP
+        products = 2 * sizes[-1] * n_mdps / PRODUCTS + sum(sizes) / BACKED_UP
         return (n_mdps / CHUNK * once + products) / ahead.threads
-
-    def n_mdps(self, limit: float | None) -> int:
-        """Return the number of MDPs with which a replication takes at most `limit` seconds; 0 where
-        the fewest take longer.
-        """
-        if limit is None:
-            return USUAL_MDPS
-        number = MOST_MDPS
-        while number >= LEAST_MDPS and self.seconds(number) > limit:
-            number //= 2
-        return number if number >= LEAST_MDPS else 0
 
     def fitting(self, limit: float | None) -> "HiddenAhead":
         """Return the bound with as many outcomes as leave time for `ENOUGH_MDPS`."""
@@ -91,12 +81,14 @@ class HiddenAhead:
             return self
         found, most = self, _trials(self.hidden.counts, self.ahead.horizon, MOST_SPLITS)
         for trials in range(most, 0, -1):
-            found = dataclasses.replace(
-                self, hidden=dataclasses.replace(self.hidden, trials=trials)
-            )
-            if found.n_mdps(limit) >= ENOUGH_MDPS:
+            found = self.following(trials)
+            if found.seconds(ENOUGH_MDPS) <= limit:
                 break
         return found
+
+    def following(self, trials: int) -> "HiddenAhead":
+        """Return the bound in which so many outcomes are followed."""
+        return dataclasses.replace(self, hidden=dataclasses.replace(self.hidden, trials=trials))
 
     def replication(
         self, control: Control, n_mdps: int, seed: np.random.SeedSequence
@@ -111,6 +103,7 @@ class HiddenAhead:
         ahead = self.ahead
         own, shown = seed.spawn(2)
         mdps, _, shown_value = ahead.sample(n_mdps, own)
+        control = dataclasses.replace(control, constant=control.constant - self.shift)
         leaves = HiddenLeaves(self, control)
         with ThreadPoolExecutor(ahead.threads) as pool:
             firsts = range(0, n_mdps, self._chunk)
@@ -121,22 +114,14 @@ class HiddenAhead:
         value = backward.solve(
             self.layers, ahead.decisions, at_leaves, ahead.discount, ahead.threads
         )
-        low, high = leaves.extremes
-        middle, half = (low + high) / 2, (high - low) / 2
-        return Replication(
-            value,
-            shown_value,
-            float(middle.mean()),
-            float((middle**2).mean()),
-            float((half**2).mean()),
-            self._range(control),
-        )
+        square = ahead.square(self.layers, leaves.squares)
+        return Replication(value, shown_value, square, self._range(control))
 
     def margin(self, replications: Sequence[Replication], n_mdps: int, confidence: float) -> float:
         """Return how far the bound may lie above the average of independent estimates.
 
-        As `LookAhead.margin`: what an MDP adds lies between the least and the greatest worth that
-        it gives to a state and counts of the hidden rows, less the control.
+        As `LookAhead.margin`: what an MDP adds is a mean of the worths, less the control, that it
+        gives to states and counts of the hidden rows.
         """
         return self.ahead.margin(replications, n_mdps, confidence)
 
@@ -190,9 +175,21 @@ def hide(
       limit: seconds that a replication may take, on which the outcomes that are followed depend.
     """
     bounds = candidates(ahead)
-    roots = {one: one.root(CHOOSING, seed) for one in bounds}
+    roots = {one: one.following(_few(one)).root(CHOOSING, seed) for one in bounds}
     kinds = [[one for one in bounds if len(one.states) == number] for number in (1, 2)]
-    return [min(kind, key=lambda one: roots[one]).fitting(limit) for kind in kinds if kind]
+    best = [min(kind, key=lambda one: roots[one]) for kind in kinds if kind]
+    *_, shown = ahead.sample(CHOOSING, seed, even=True)
+    return [dataclasses.replace(one, shift=shown - roots[one]).fitting(limit) for one in best]
+
+
+def restored(ahead: LookAhead, states: Sequence[int], trials: int, shift: float) -> HiddenAhead:
+    """Return the bound that `hide` has found before."""
+    found = next(one for one in candidates(ahead) if one.states == tuple(states))
+    return dataclasses.replace(found.following(trials), shift=shift)
+
+
+def _few(one: HiddenAhead) -> int:
+    return max(1, one.hidden.trials // 2)
 
 
 def candidates(ahead: LookAhead) -> list[HiddenAhead]:
@@ -271,17 +268,17 @@ class HiddenLeaves:
         self.layers, self.hidden, self.control = relaxed.layers, relaxed.hidden, control
         layers, hidden, cells = self.layers, self.hidden, relaxed.leaves()
         self.estimates = {cell: control.mean(cell) for cell in cells}
-        self._extremes: list[np.ndarray] = []  # of some MDPs each, [2, M]
+        self.squares = {cell: np.zeros(layers.shape(cell)) for cell in cells}
+        self._factors = {  # of squares, in returns after D decisions
+            cell: relaxed.ahead.discount ** (-2 * earlier) for cell, earlier in cells.items()
+        }
         cut, end = cut_blocks(layers, list(cells), hidden.numbers), len(layers.blocks)
         self._hidden_first = hidden.numbers[0] < cut
         sides = [slice(0, cut), slice(cut, end)]
         self._with, self._without = sides if self._hidden_first else sides[::-1]
         self._groups: dict[tuple[int, tuple[Total, ...]], list[Cell]] = {}
-        self._weights: dict[tuple[int, tuple[Total, ...]], float] = {}  # of values, by earliness
-        for cell, earlier in cells.items():
-            key = (cell.state, cell.totals[self._with])
-            self._groups.setdefault(key, []).append(cell)
-            self._weights[key] = max(self._weights.get(key, 1.0), relaxed.ahead.discount**-earlier)
+        for cell in cells:
+            self._groups.setdefault((cell.state, cell.totals[self._with]), []).append(cell)
 
     def add(
         self, log_rows: list[np.ndarray], share: float, seed: np.random.SeedSequence, pool: Executor
@@ -298,15 +295,7 @@ class HiddenLeaves:
         rest = _Rest(self.control, self.hidden.numbers, p)
         weights = Weights(self.layers, log_rows)
         add = partial(self._add, weights, between, worth, rest, share)
-        found = np.array(list(pool.map(add, self._groups.items())))
-        self._extremes.append(np.array([found[:, 0].min(0), found[:, 1].max(0)]))
-
-    @property
-    def extremes(self) -> np.ndarray:
-        """Return the least and the greatest value of each MDP at any leaf, less the control, in
-        returns after D decisions, [2, M] float64.
-        """
-        return np.concatenate(self._extremes, 1).astype(np.float64)
+        list(pool.map(add, self._groups.items()))
 
     def _add(
         self,
@@ -316,24 +305,27 @@ class HiddenLeaves:
         rest: "_Rest",
         share: float,
         group: tuple[tuple[int, tuple[Total, ...]], list[Cell]],
-    ) -> np.ndarray:
+    ) -> None:
         (x, totals), cells = group
         first, numbers, n_mdps = self._with.start, self.hidden.numbers, len(between.least)
         own = tuple(totals[number - first] for number in numbers)
-        product = self.hidden.at(x, worth[own], between) - rest.of(x, own)
-        extremes = np.array([product.min((0, 1)[: len(own)]), product.max((0, 1)[: len(own)])])
-        product = _spread(product, numbers, range(first, self._with.stop))
+        value = self.hidden.at(x, worth[own], between) - rest.of(x, own)
+        value = _spread(value, numbers, range(first, self._with.stop))
+        factor: np.ndarray = np.full(n_mdps, share, np.float32)
         for axis, total in enumerate(totals):
             if any(total) and first + axis not in numbers:
-                factor = weights.of(first + axis, total)
+                own_factor = weights.of(first + axis, total)
                 tail = (1,) * (len(totals) - 1 - axis)
-                product = product * factor.reshape(len(factor), *tail, n_mdps)
-        product = product.reshape(-1, n_mdps) * np.float32(share)
+                factor = factor * own_factor.reshape(len(own_factor), *tail, n_mdps)
+        part = value * factor
+        both = np.stack([part, part * value]).reshape(-1, n_mdps)
         for cell in cells:
             other = weights.product(self._without.start, cell.totals[self._without])
-            a, b = (product, other) if self._hidden_first else (other, product)
-            self.estimates[cell] += (a @ b.T).reshape(self.estimates[cell].shape)
-        return extremes * self._weights[group[0]]
+            products = both @ other.T if self._hidden_first else other @ both.T
+            mean, square = np.split(products, 2, axis=0 if self._hidden_first else 1)
+            self.estimates[cell] += mean.reshape(self.estimates[cell].shape)
+            square = square.reshape(self.estimates[cell].shape)
+            self.squares[cell] += self._factors[cell] * square
 
 
 def _spread(values: np.ndarray, numbers: Sequence[int], blocks: range) -> np.ndarray:

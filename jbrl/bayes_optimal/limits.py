@@ -13,6 +13,12 @@ import numpy as np
 
 from jbrl.mdp.dirichlet import DirichletMDPs
 
+CONFIDENCE = 0.95  # of a bracket; its ends are one-sided limits at ONE_SIDED
+ONE_SIDED = (1 + CONFIDENCE) / 2
+# What a limit rests on besides the seed.
+RANGE = "the range of returns"
+MOMENT = "the second moment of returns, which is known"
+
 MOST_STAKE = 0.75  # of the capital that a single value may lose
 HALVINGS = 60
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from jbrl.bayes_optimal import samples
 from jbrl.bayes_optimal.limits import upper_margin
-from jbrl.bayes_optimal.samples import Control, estimate, fit_control
+from jbrl.bayes_optimal.samples import Control, fit_control, means
 from jbrl.mdp import backward
 from jbrl.mdp.counts import Cell, Layers
 
@@ -24,11 +24,8 @@ class Replication:
 
     value: float
     clairvoyant: float  # an estimate of the value that an agent earns which is shown the MDP
-    # means over MDPs of the middle of the values in all states, less the control, of its square,
-    # and of the square of half the difference of the greatest and the smallest
-    middle: float = 0.0
-    squares: float = 0.0
-    halves: float = 0.0
+    # the greatest mean square, over policies, of what an MDP adds, in returns after D decisions
+    square: float = 0.0
     value_range: float = 0.0  # difference of the greatest and the smallest that are possible
 
 
@@ -71,18 +68,15 @@ class LookAhead:
         """
         mdps, values, shown = self.sample(n_mdps, seed)
         cells = self.layers.layer(self.decisions)
-        leaves = estimate(self.layers, cells, mdps, values, control, self.threads)
         rest = values - control.of_mdps(samples.variables(self.layers.model, mdps))
-        middle, half = (rest.max(0) + rest.min(0)) / 2, (rest.max(0) - rest.min(0)) / 2
+        leaves, squares = means(self.layers, cells, mdps, np.stack([rest, rest**2]), self.threads)
+        square = self.square(self.layers, squares)
+        for cell in cells:
+            leaves[cell] += control.mean(cell)
         low, high = control.bounds()
         least, most = self.layers.model.extremes(self.discount, self.left)
         return Replication(
-            self.solve(leaves),
-            shown,
-            float(middle.mean()),
-            float((middle**2).mean()),
-            float((half**2).mean()),
-            float((most - low).max() - (least - high).min()),
+            self.solve(leaves), shown, square, float((most - low).max() - (least - high).min())
         )
 
     def margin(self, replications: Sequence[Replication], n_mdps: int, confidence: float) -> float:
@@ -91,15 +85,18 @@ class LookAhead:
 
         For a policy of the look-ahead the average over MDPs estimates what it earns, and the
         greatest of these averages is not below that of the best policy. What an MDP adds to it is
-        a mean of its values, less the control, in the states that the policy may have reached: it
-        lies between the least and the greatest of them, `middle` - `half` and `middle` + `half`.
+        a mean of its values, less the control, in the states that the policy may have reached: its
+        square is not above the mean of their squares.
         """
-        kept = np.array([(one.middle, one.squares, one.halves) for one in replications]).mean(0)
         n = n_mdps * len(replications)
-        spread = math.sqrt(max(0.0, kept[1] - kept[0] ** 2)) + math.sqrt(kept[2])
-        deviation = spread * math.sqrt(n / (n - 1))
+        mean = np.mean([one.square for one in replications])
+        deviation = math.sqrt(mean * n / (n - 1))
         rest = math.prod([self.discount] * self.decisions)
         return rest * upper_margin(n, deviation, replications[0].value_range, confidence)
+
+    def square(self, layers: Layers, leaves: dict[Cell, np.ndarray]) -> float:
+        """Return the greatest mean, over policies, of squares at the leaves; it empties them."""
+        return backward.solve(layers, self.decisions, leaves, 1.0, self.threads, paid=False)
 
     def sample(
         self, n_mdps: int, seed: np.random.SeedSequence, *, even: bool = False

@@ -29,6 +29,8 @@ LEAST_PLAYED = 256  # MDPs, however little time there is
 ROUNDING = 1e-5  # of returns in single precision
 BONUSES = (0.0, 0.03, 0.1, 0.3)  # as a part of the range of rewards
 AHEAD = "Look-ahead"
+# Part of a budget for planning a look-ahead; seconds of an uncertain row of a cell on one core.
+PLANNING, ROW_SECONDS = 0.03, 1.2e-3
 
 Player = Callable[[int, np.random.SeedSequence], np.ndarray]
 
@@ -82,16 +84,25 @@ def find_agents(
 
 
 def candidates(
-    protocol: Protocol, layers: Layers, threads: int, agents: Mapping[str, Agent], training: int
+    protocol: Protocol,
+    layers: Layers,
+    threads: int,
+    agents: Mapping[str, Agent],
+    training: int,
+    budget: float = math.inf,
 ) -> list[Candidate]:
     """Return policies that the look-ahead suggests, and agents by their names.
 
     Args:
       protocol: that all play by: problem, horizon, discount.
       training: seed of the searches of agents that search on their prior.
+      budget: seconds of the bracket, of which a look-ahead takes no more than `PLANNING`.
     """
     discount, horizon = protocol.discount, protocol.horizon
-    ahead = LookAheadAgent(decisions=deepest(layers, horizon))
+    depth, rows = deepest(layers, horizon), PLANNING * budget * threads / ROW_SECONDS
+    while depth > 1 and len(layers.layer(depth)) * layers.model.n_uncertain > rows:
+        depth -= 1
+    ahead = LookAheadAgent(decisions=depth)
 
     @functools.cache
     def found() -> dict[str, np.ndarray]:

@@ -9,7 +9,7 @@ all of them are enumerated.
 
 import dataclasses
 from concurrent.futures import ThreadPoolExecutor
-from functools import lru_cache
+from functools import cached_property, lru_cache
 
 import numpy as np
 from scipy.special import betaln
@@ -23,7 +23,7 @@ MOST_NODES = 100_000
 MOST_BACKS = 1  # moves back before the MDP is revealed
 MOST_FAILURES = 8  # of each move in a state that are counted; further ones are forgotten at once
 CHUNK = 1024  # MDPs, and nodes, at a time
-LEAST_MDPS, MOST_MDPS = 2**12, 2**16  # of a replication: fewer make the estimate greater
+LEAST_MDPS, MOST_MDPS = 2**12, 2**17  # of a replication: fewer make the estimate greater
 # Seconds on one core: benchmarks/results/bounds-cpu2.jsonl.
 OF_NODE, OF_LEAF = 7e-5, 1.2e-8  # of a leaf for each MDP
 
@@ -247,13 +247,6 @@ class Forgetting:
         once = OF_NODE * len(tree.states) + OF_LEAF * len(tree.leaf_states) * n_mdps
         return once / self.threads
 
-    def n_mdps(self, limit: float | None) -> int:
-        """Return the number of MDPs with which a replication takes at most `limit` seconds."""
-        number = LEAST_MDPS if limit is not None else MOST_MDPS
-        while limit is not None and number < MOST_MDPS and self.seconds(2 * number) <= limit:
-            number *= 2
-        return number
-
     def replication(self, n_mdps: int, seed: np.random.SeedSequence) -> Replication:
         """Return an estimate of the upper bound.
 
@@ -275,13 +268,16 @@ class Forgetting:
         square of the sum, over leaves, of the roots of second moments (Minkowski): the weights'
         are known, and values are not above the greatest possible ones.
         """
+        return upper_margin_by_moment(n_mdps, self._moment, confidence)
+
+    @cached_property
+    def _moment(self) -> float:
         tree = self.tree
         a, b = np.array([(move.success, move.failure) for move in self.moves.all]).T
         squared = (betaln(a + 2.0 * tree.successes, b) - betaln(a, b)).sum(1)
         root = np.exp(squared / 2 - self._log_probability(tree.successes))
         most = self.moves.model.extremes(self.discount, self.horizon)[1]
-        moment = self.solve(root * most[tree.leaf_states]) ** 2
-        return upper_margin_by_moment(n_mdps, moment, confidence)
+        return self.solve(root * most[tree.leaf_states]) ** 2
 
     def _leaves(self, mdps: samples.SampledMDPs, values: np.ndarray) -> np.ndarray:
         """Estimate E[V(y) | what is remembered] at all leaves, without bias: [L] float64.
@@ -404,11 +400,9 @@ def _levels(k: int, f: int) -> list[tuple[np.ndarray, np.ndarray, list[np.ndarra
     return levels
 
 
-def forgetting(
-    model: Model, discount: float, horizon: int, threads: int, limit: float | None
-) -> Forgetting | None:
-    """Return the relaxation with the most moves back of which a replication takes at most `limit`
-    seconds, or None where the problem is not one of moves that may fail, or is too large.
+def forgetting(model: Model, discount: float, horizon: int, threads: int) -> Forgetting | None:
+    """Return the relaxation with the most moves back, or None where the problem is not one of moves
+    that may fail, or is too large.
     """
     moves = find_moves(model)
     if moves is None:
@@ -416,7 +410,5 @@ def forgetting(
     for backs in range(MOST_BACKS, -1, -1):
         tree = grow(moves, backs)
         if tree is not None:
-            relaxation = Forgetting(moves, discount, horizon, tree, backs, threads)
-            if limit is None or relaxation.seconds(LEAST_MDPS) <= limit:
-                return relaxation
+            return Forgetting(moves, discount, horizon, tree, backs, threads)
     return None

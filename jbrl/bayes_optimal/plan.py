@@ -22,19 +22,17 @@ MOST_DECISIONS = 120  # with more, the estimates of weights mean nothing; the ho
 BASE = 2**28
 WEIGHT = 4  # bytes, of a split in an MDP
 
-# On one core: benchmarks/results/bounds-cpu2.jsonl.
-PRODUCTS = 20e9  # floating-point operations of the estimates of leaves, a second
-BACKED_UP = 10e6  # (state, counts) backed up in a second
-OVERHEAD = 4e-4  # seconds for each cell
-REPLICATIONS = 8
-LEAST_MDPS, USUAL_MDPS, MOST_MDPS = 2048, 4096, 2**15  # of a replication
+# On one core of a slow machine, for a value and its square: with a budget, durations are measured.
+PRODUCTS = 2e9  # floating-point operations of the estimates of leaves, a second
+BACKED_UP = 5e6  # (state, counts) backed up in a second
+OVERHEAD = 8e-4  # seconds for each cell
+REPLICATIONS = 4
+LEAST_MDPS, USUAL_MDPS, MOST_MDPS = CHUNK, 8 * CHUNK, 32 * CHUNK  # of a replication
 BUDGET = 60.0  # seconds, where nothing else is said
 SHARE = 0.6  # of the budget for the upper end
-AHEAD = 0.5  # of that, what a look-ahead without any other relaxation may take
+SHALLOW = 3000  # leaves of the first runs, and of what needs no sample where time is short
 PLAYED, MOST_PLAYED = 20_480, 819_200
 LARGEST_PLAYED = 10**8
-PLAYED_RATE = 3000.0  # MDPs that an agent plays in a second on a core, 250 decisions each,
-PLAYED_ROWS = 20  # with up to so many uncertain rows
 VALUE = 8  # bytes
 CELL = 1024  # bytes of the totals of a cell
 FEATURES = 3  # times that the features of the least squares are in memory at once
@@ -105,12 +103,21 @@ class Sizes:
             if self._layers.divisions(d) > MOST_DIVISIONS:
                 return None
             leaves, cells = self._layers.count(d), len(self._layers.layer(d))
-            arrays = leaves + before.leaves + 3 * self._layers.largest(d)
+            arrays = 2 * leaves + before.leaves + 3 * self._layers.largest(d)
             ahead = VALUE * arrays + WEIGHT * CHUNK * self._layers.distinct_splits(d)
             cells += before.cells
             memory = BASE + CELL * cells + max(self._samples + ahead, self._least)
             self._found.append(Size(d, leaves, before.all + leaves, cells, memory))
         return self._found[decisions]
+
+    def shallow(self, most: int) -> int:
+        """Return the greatest number of decisions up to `most` with at most `SHALLOW` leaves, but
+        one, where there is more than one.
+        """
+        found = min(1, most)
+        while found < most and (size := self.of(found + 1)) and size.leaves <= SHALLOW:
+            found += 1
+        return found
 
     def _transitions(self, decisions: int) -> int:
         model = self._layers.model
@@ -132,14 +139,14 @@ class Limit:
 class Plan:
     """The depth of the look-ahead and the sizes of the samples."""
 
-    size: Size
-    n_mdps: int  # of a replication, a power of 2
-    replications: int
+    size: Size  # of the deepest look-ahead
+    sizes: "Sizes"
+    most_mdps: int  # of a replication that the memory allows
     n_played: int  # MDPs in which the agent of the lower end plays
-    seconds: float | None = None  # that the upper end may take
     # that trials of agents may take together, and as many for the certificate of one of them
     playing: float | None = None
     budget: float = math.inf  # seconds that all may take
+    shallow: int = 0  # decisions of the first runs; without a budget those of the look-ahead
     as_asked: bool = False  # `n_played` is not to be made smaller
     limited_by: str | None = None  # as `Limit.by`; None: the decisions are those that are asked for
 
@@ -162,8 +169,8 @@ def make_plan(
     limit = budget if budget is not None else BUDGET if decisions is None else None
     upper = None if limit is None else SHARE * limit
     most = horizon if decisions is None else decisions
-    ahead = None if upper is None else AHEAD * upper
-    size, limit_of_size = _deepest(layers, most, horizon, memory, ahead, threads)
+    sizes = Sizes(layers)
+    size, limit_of_size = _deepest(sizes, layers, most, horizon, memory, upper, threads)
     takes = "" if limit_of_size is None else limit_of_size.takes
     if size is None:
         raise JbrlError(f"problem '{name}': not even 0 decisions fit: they take {takes}")
@@ -172,22 +179,16 @@ def make_plan(
             f"decisions = {decisions}: looking so far ahead in '{name}' takes {takes}: expected at "
             f"most {size.decisions}"
         )
-    if upper is None:
-        return Plan(size, USUAL_MDPS, REPLICATIONS, PLAYED)
-    n_mdps = LEAST_MDPS
-    while (
-        2 * n_mdps <= MOST_MDPS
-        and size.seconds(2 * n_mdps, REPLICATIONS, threads) <= AHEAD * upper
-        and size.memory + _more_samples(layers.model, 2 * n_mdps) <= memory
-    ):
-        n_mdps *= 2
-    assert limit is not None
+    if limit is None:
+        return Plan(size, sizes, USUAL_MDPS, PLAYED, shallow=size.decisions)
+    n_mdps = MOST_MDPS
+    while n_mdps > LEAST_MDPS and size.memory + _more_samples(layers.model, n_mdps) > memory:
+        n_mdps //= 2
     playing = (1 - SHARE) / 2 * limit
-    rate = PLAYED_RATE * min(1, PLAYED_ROWS / max(1, layers.model.n_uncertain))
-    played = int(playing * rate * threads * 250 / horizon)
-    n_played = max(PLAYED, min(MOST_PLAYED, played))
     by = None if limit_of_size is None else limit_of_size.by
-    return Plan(size, n_mdps, REPLICATIONS, n_played, upper, playing, limit, limited_by=by)
+    exact = decisions is not None or size.decisions == horizon
+    shallow = size.decisions if exact else sizes.shallow(size.decisions)
+    return Plan(size, sizes, n_mdps, MOST_PLAYED, playing, limit, shallow, limited_by=by)
 
 
 def _more_samples(model: Model, n_mdps: int) -> int:
@@ -226,10 +227,16 @@ def _number(value: object) -> bool:
 
 
 def _deepest(
-    layers: Layers, most: int, horizon: int, memory: int, seconds: float | None, threads: int
+    sizes: Sizes,
+    layers: Layers,
+    most: int,
+    horizon: int,
+    memory: int,
+    seconds: float | None,
+    threads: int,
 ) -> tuple[Size | None, Limit | None]:
     """Return the deepest look-ahead up to `most` decisions that fits, and why no deeper does."""
-    sizes, best, limit = Sizes(layers), None, None
+    best, limit = None, None
     estimated = most if not layers.blocks else min(most, MOST_DECISIONS)
     if estimated < most < horizon:
         most = estimated
@@ -248,7 +255,7 @@ def _deepest(
         if seconds is not None:
             longer = size.seconds(LEAST_MDPS, REPLICATIONS, threads)
             if longer > seconds:
-                least, budget = longer / SHARE / AHEAD, seconds / SHARE / AHEAD
+                least, budget = longer / SHARE, seconds / SHARE
                 takes = f"about {least:.3g} seconds, more than budget = {budget:.3g}"
                 return best, Limit("budget", takes)
         if decisions <= estimated or decisions == horizon:

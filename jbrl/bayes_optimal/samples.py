@@ -367,23 +367,37 @@ def estimate(
 
     Returns: an array of the shape of each cell, float64.
     """
-    cut = cut_blocks(layers, cells)
-    estimates = {cell: control.mean(cell) for cell in cells}
     rest = values - control.of_mdps(variables(layers.model, mdps))
+    found = means(layers, cells, mdps, rest[None], threads)[0]
+    return {cell: control.mean(cell) + mean for cell, mean in found.items()}
+
+
+def means(
+    layers: Layers, cells: list[Cell], mdps: SampledMDPs, values: np.ndarray, threads: int
+) -> list[dict[Cell, np.ndarray]]:
+    """Estimate, without bias, the posterior means of values in all (state, counts) of cells.
+
+    Args:
+      values: of each MDP, several kinds of them, [P, S, M] float64.
+
+    Returns: for each kind an array of the shape of each cell, float64.
+    """
+    cut = cut_blocks(layers, cells)
+    found = [{cell: np.zeros(layers.shape(cell)) for cell in cells} for _ in values]
     groups: dict[tuple[int, tuple[Total, ...]], list[Cell]] = {}
     for cell in cells:
         groups.setdefault((cell.state, cell.totals[:cut]), []).append(cell)
     with ThreadPoolExecutor(threads) as pool:
         for first in range(0, mdps.n_mdps, CHUNK):
             part = slice(first, first + CHUNK)
-            share = (rest[:, part] / mdps.n_mdps).astype(np.float32)
+            share = (values[..., part] / mdps.n_mdps).astype(np.float32)
             weights = Weights(layers, [log_rows[..., part] for log_rows in mdps.log_rows])
-            list(pool.map(partial(_add, estimates, weights, share, cut), groups.values()))
-    return estimates
+            list(pool.map(partial(_add, found, weights, share, cut), groups.values()))
+    return found
 
 
 def _add(
-    estimates: dict[Cell, np.ndarray],
+    found: list[dict[Cell, np.ndarray]],
     weights: "Weights",
     share: np.ndarray,
     cut: int,
@@ -392,10 +406,12 @@ def _add(
     """Add the part of some MDPs to the estimates of cells with the same state and the same totals
     of the first `cut` blocks.
     """
-    left = weights.product(0, group[0].totals[:cut]) * share[group[0].state]
+    left = weights.product(0, group[0].totals[:cut])
+    both = (left * share[:, group[0].state, None]).reshape(-1, left.shape[-1])
     for cell in group:
-        right = weights.product(cut, cell.totals[cut:])
-        estimates[cell] += (left @ right.T).reshape(estimates[cell].shape)
+        products = both @ weights.product(cut, cell.totals[cut:]).T
+        for means_of_kind, product in zip(found, np.split(products, len(found)), strict=True):
+            means_of_kind[cell] += product.reshape(means_of_kind[cell].shape)
 
 
 def _mean_likelihood(counts: np.ndarray, log_rows: np.ndarray) -> np.ndarray:

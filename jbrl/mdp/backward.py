@@ -20,31 +20,42 @@ MOST_SWEEPS = 1000
 TIE = 1e-9  # relative: rows whose values differ by less are equal, and the first one is chosen
 
 
-def solve(layers: Layers, decisions: int, leaves: Values, discount: float, threads: int) -> float:
+def solve(
+    layers: Layers,
+    decisions: int,
+    leaves: Values,
+    discount: float,
+    threads: int,
+    *,
+    paid: bool = True,
+) -> float:
     """Return the greatest expected discounted return from the first state on.
 
     Args:
       decisions: D, how far to look ahead.
       leaves: value of each (state, counts) after D decisions, or after which none follows; emptied,
         to free its memory.
+      paid: count the rewards before the leaves, too.
     """
     ended = {cell: value for cell, value in leaves.items() if layers.ends(cell)}
     after = leaves
     with ThreadPoolExecutor(threads) as pool:
         for t in reversed(range(decisions)):
             cells = [cell for cell in layers.layer(t) if not layers.ends(cell)]
-            values = list(pool.map(partial(back_up, layers, after, discount), cells))
+            values = list(pool.map(partial(back_up, layers, after, discount, paid=paid), cells))
             after.clear()
             after = dict(zip(cells, values, strict=True)) | ended
     return float(np.mean([layers.values(after, cell).item() for cell in layers.first]))
 
 
-def back_up(layers: Layers, after: Values, discount: float, cell: Cell) -> np.ndarray:
+def back_up(
+    layers: Layers, after: Values, discount: float, cell: Cell, *, paid: bool = True
+) -> np.ndarray:
     """Return the values of a cell, of its shape, from those one decision later."""
     shape = layers.shape(cell)
     folded = _folded(layers, cell)
     best = np.empty(folded)
-    rows = _Rows(layers, after, discount, cell)
+    rows = _Rows(layers, after, discount, cell, paid=paid)
     for part in _parts(folded):
         here = best[part]
         for number, q in enumerate(rows.values(part)):
@@ -98,11 +109,16 @@ def _parts(folded: tuple[int, int, int]) -> Iterator[Slices]:
 class _Rows:
     """The rows of the state of a cell, and the values after them."""
 
-    def __init__(self, layers: Layers, after: Values, discount: float, cell: Cell) -> None:
+    def __init__(
+        self, layers: Layers, after: Values, discount: float, cell: Cell, *, paid: bool = True
+    ) -> None:
         folded = _folded(layers, cell)
         self._discount = discount
         self._certain = [
-            (row.reward, layers.values(after, Cell(row.successor, cell.totals)).reshape(folded))
+            (
+                row.reward * paid,
+                layers.values(after, Cell(row.successor, cell.totals)).reshape(folded),
+            )
             for row in layers.model.certain[cell.state]
         ]
         number = int(layers.model.block_of[cell.state])
@@ -117,7 +133,7 @@ class _Rows:
         ]
         for row in range(len(block.actions)):
             some = [int(k) for k in np.flatnonzero(block.possible[row])]
-            gain = (predictive[row] * block.rewards[row][:, None]).sum(0)[:, None]
+            gain = (predictive[row] * block.rewards[row][:, None]).sum(0)[:, None] * paid
             self._uncertain.append(
                 (
                     gain,

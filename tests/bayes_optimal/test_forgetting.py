@@ -9,15 +9,7 @@ import pytest
 import jbrl
 from jbrl.bayes_optimal import moves as moves_module
 from jbrl.bayes_optimal import samples
-from jbrl.bayes_optimal.moves import (
-    LEAST_MDPS,
-    MOST_FAILURES,
-    Forgetting,
-    Moves,
-    find_moves,
-    forgetting,
-    grow,
-)
+from jbrl.bayes_optimal.moves import MOST_FAILURES, Forgetting, Moves, find_moves, forgetting, grow
 from jbrl.mdp.dirichlet import DirichletMDPs, distribution
 from jbrl.mdp.model import make_model
 from tests.bayes_optimal.exact import exact
@@ -117,14 +109,14 @@ def test_lies_above_the_exact_value(mdps):
     """The error of the sample is far below what forgetting adds. Later than after 7 decisions there
     is less than a hundredth to earn.
     """
-    relaxed = forgetting(make_model(mdps), 0.5, HORIZON, 1, None)
+    relaxed = forgetting(make_model(mdps), 0.5, HORIZON, 1)
     assert relaxed is not None
     value = relaxed.replication(2**13, np.random.SeedSequence(0)).value
     assert exact(mdps, 0.5, 7) < value
 
 
 def test_is_lower_than_what_an_agent_earns_that_is_shown_the_mdp():
-    relaxed = forgetting(make_model(jbrl.problem("Grid(rows=2,columns=3)").mdps), 0.8, 250, 1, 1.0)
+    relaxed = forgetting(make_model(jbrl.problem("Grid(rows=2,columns=3)").mdps), 0.8, 250, 1)
     assert relaxed is not None
     found = relaxed.replication(2**11, np.random.SeedSequence(0))
     assert found.value < found.clairvoyant
@@ -134,7 +126,7 @@ def test_its_margin_covers_what_estimates_miss():
     """Of 60 averages over 64 MDPs, whose mean is above the bound, none is farther below it than the
     margin at 90 %, which assumes nothing but a second moment: 7 are expected by chance at most.
     """
-    relaxed = forgetting(make_model(jbrl.problem("Grid(rows=2,columns=2)").mdps), 0.8, 250, 1, 1.0)
+    relaxed = forgetting(make_model(jbrl.problem("Grid(rows=2,columns=2)").mdps), 0.8, 250, 1)
     assert relaxed is not None
     seeds = np.random.SeedSequence(1).spawn(60)
     found = np.array([relaxed.replication(64, seed).value for seed in seeds])
@@ -175,19 +167,6 @@ def test_a_tree_that_is_too_large_is_not_grown(monkeypatch):
     monkeypatch.setattr(moves_module, "MOST_NODES", 1000)
     assert grow(moves_of("Grid"), 1) is None
     assert grow(moves_of("Grid(rows=2,columns=2)"), 1) is not None
-
-
-def test_less_time_allows_fewer_moves_back():
-    model = make_model(jbrl.problem("Grid(rows=2,columns=3)").mdps)
-    moves = moves_of("Grid(rows=2,columns=3)")
-    grown = grow(moves, 0)
-    assert grown is not None
-    relaxed = Forgetting(moves, DISCOUNT, HORIZON, grown, 0, 1)
-    enough = relaxed.seconds(LEAST_MDPS)
-    found = [forgetting(model, DISCOUNT, HORIZON, 1, limit) for limit in (None, enough, 0.0)]
-    assert [one and one.backs for one in found] == [1, 0, None]
-    assert relaxed.n_mdps(None) == 2**16 > relaxed.n_mdps(4 * enough) > LEAST_MDPS
-    assert relaxed.n_mdps(enough) == LEAST_MDPS
 
 
 @pytest.mark.slow

@@ -7,14 +7,14 @@ import numpy as np
 import pytest
 
 import jbrl
-from jbrl.bayes_optimal import bracket
+from jbrl.bayes_optimal import bracket, upper
 from jbrl.bayes_optimal.limits import lower_limit, upper_margin
 from jbrl.bayes_optimal.look_ahead import LookAhead, Replication
 from jbrl.bayes_optimal.lower import Candidate
-from jbrl.bayes_optimal.plan import USUAL_MDPS
+from jbrl.bayes_optimal.plan import REPLICATIONS, USUAL_MDPS
 from tests.bayes_optimal.exact import PRIORS, problem
 
-PLAYED, REPLICATIONS, LEAST = 300, 8, -3.0
+PLAYED, LEAST = 300, -3.0
 
 
 class Stages:
@@ -28,6 +28,8 @@ class Stages:
         patch.setattr(LookAhead, "control", lambda _, seed: self.note("control", seed))
         patch.setattr(LookAhead, "replication", lambda _, __, n, seed: self.replicate(n, seed))
         patch.setattr(bracket, "hide", lambda _, seed, limit: [self.hide(seed)])
+        patch.setattr(bracket, "restored", lambda *_: self.hidden)
+        patch.setattr(upper.Ways, "hiding", lambda _, number, one: lambda decisions: one)
         patch.setattr(bracket, "candidates", self.candidates)
 
     def note(self, purpose: str, seed: np.random.SeedSequence) -> np.random.Generator:
@@ -35,23 +37,18 @@ class Stages:
         return np.random.default_rng(seed)
 
     def replicate(self, n_mdps: int, seed: np.random.SeedSequence) -> Replication:
-        value, middle = self.note("upper", seed).normal((3, 0.5), 0.1)
-        self.replications.append(Replication(value, 60.0, middle, middle**2 + 0.01, 0.04, 2.0))
+        value, square = self.note("upper", seed).normal((3, 0.5), 0.1)
+        self.replications.append(Replication(value, 60.0, square, 2.0))
         return self.replications[-1]
 
     def hide(self, seed: np.random.SeedSequence) -> SimpleNamespace:
-        def replication(_: object, n_mdps: int, seed: np.random.SeedSequence) -> Replication:
+        def replication(n_mdps: int, seed: np.random.SeedSequence) -> Replication:
             return Replication(self.note("pilot", seed).normal(70), 60.0)  # not the lower one
 
         self.note("hide", seed)
-        sizes = {
-            "ahead": SimpleNamespace(decisions=2),
-            "states": (0,),
-            "hidden": SimpleNamespace(trials=1),
-            "margin": lambda *_: 0.0,
-            "n_mdps": lambda _: 2048,
-        }
-        return SimpleNamespace(replication=replication, **sizes)
+        sizes = {"kind": 1, "name": "hidden", "usual": 2048, "margin": lambda *_: 0.0}
+        self.hidden = SimpleNamespace(replication=replication, **sizes)
+        return SimpleNamespace(states=(0,), hidden=SimpleNamespace(trials=1), shift=0.0)
 
     def candidates(self, *arguments: Any) -> list[Candidate]:
         *_, self.training = arguments
@@ -103,10 +100,9 @@ def test_ends_are_limits_of_what_certifies_them(stages):
     found = bound()
     replications = stages.replications[1:]
     played = stages.returns[f"better {PLAYED}"]
-    middles = np.array([one.middle for one in replications])
-    spread = (0.01 + (middles**2).mean() - middles.mean() ** 2) ** 0.5 + 0.2
+    square = np.mean([one.square for one in replications])
     n = USUAL_MDPS * REPLICATIONS
-    above = 0.9**2 * upper_margin(n, spread * (n / (n - 1)) ** 0.5, 2.0, 0.975)
+    above = 0.9**2 * upper_margin(n, (square * n / (n - 1)) ** 0.5, 2.0, 0.975)
     assert found.upper == pytest.approx(np.mean([one.value for one in replications]) + above)
     assert found.lower == pytest.approx(lower_limit(played, LEAST, 0.975))
     assert found.confidence == 0.95

@@ -1,0 +1,93 @@
+"""A budget holds, whatever the speed of the machine, and what is left is used: with fake clocks."""
+
+import math
+
+import numpy as np
+import pytest
+
+from jbrl.bayes_optimal import upper
+from jbrl.bayes_optimal.look_ahead import Replication
+from jbrl.bayes_optimal.plan import REPLICATIONS
+from jbrl.bayes_optimal.upper import Race, Way, fitting
+
+BUDGET, SHALLOW, DEEPEST = 60.0, 4, 24
+
+
+class Machine:
+    """A clock that replications move on, and relaxations whose ends are known."""
+
+    def __init__(self, patch: pytest.MonkeyPatch, pace: float) -> None:
+        self.now, self.pace = 0.0, pace
+        patch.setattr(upper, "clock", lambda: self.now)
+
+    def left(self) -> float:
+        return BUDGET - self.now
+
+    def kind(self, number: int, value: float, each: float) -> upper.Kind:
+        """Return relaxations whose ends fall from 20 towards a value, 1.4 times as much to do for
+        each decision.
+        """
+
+        def kind(decisions: int) -> Way:
+            def seconds(n_mdps: int) -> float:
+                return 1e-3 * 1.4**decisions + n_mdps * (each + 1e-7 * 1.4**decisions)
+
+            def replication(n_mdps: int, seed: np.random.SeedSequence) -> Replication:
+                self.now += self.pace * seconds(n_mdps)
+                return Replication(value + (20 - value) * 0.9**decisions, 20.0)
+
+            return Way(
+                number,
+                f"{number}-{decisions}",
+                decisions,
+                1024,
+                8192,
+                2**17,
+                seconds,
+                replication,
+                lambda some, n_mdps: 50 / math.sqrt(n_mdps * len(some)),
+                "",
+                {},
+            )
+
+        return kind
+
+    def race(self) -> tuple[Way, int]:
+        kinds = [self.kind(0, 8.0, 1e-7), self.kind(1, 5.0, 1e-5), self.kind(2, 19.0, 1e-6)]
+
+        def trial(way: Way, n_mdps: int) -> Replication:
+            return way.replication(n_mdps, np.random.SeedSequence(0))
+
+        return Race(kinds[0], lambda _: kinds[1:], SHALLOW, DEEPEST, trial, self.left).choose()
+
+
+@pytest.mark.parametrize("pace", [0.2, 1.0, 6.0])
+def test_a_budget_holds_and_is_used(pace, monkeypatch):
+    machine = Machine(monkeypatch, pace)
+    way, n_mdps = machine.race()
+    for seed in np.random.SeedSequence(1).spawn(REPLICATIONS):
+        way.replication(n_mdps, seed)
+    assert way.kind == 1
+    assert 0.6 * BUDGET <= machine.now <= BUDGET
+
+
+def test_faster_machines_look_further_ahead(monkeypatch):
+    depths = [Machine(monkeypatch, pace).race()[0].decisions for pace in (0.2, 6.0)]
+    assert depths[0] > depths[1] > SHALLOW
+
+
+def test_little_time_is_spent_on_the_least_there_is(monkeypatch):
+    machine = Machine(monkeypatch, 1.0)
+    machine.now = BUDGET
+    way, n_mdps = machine.race()
+    assert (way.decisions, n_mdps, machine.now) == (SHALLOW, way.least, BUDGET)
+    machine = Machine(monkeypatch, 2e4)
+    way, n_mdps = machine.race()
+    assert (way.kind, way.decisions, n_mdps) == (0, SHALLOW, way.least)
+
+
+def test_as_many_mdps_as_fit(monkeypatch):
+    way = Machine(monkeypatch, 1.0).kind(0, 8.0, 1e-5)(4)
+    assert fitting(way, 2.0, 1.999 * way.seconds(way.least)) == 0
+    assert fitting(way, 2.0, 2.001 * way.seconds(5 * 1024)) == 5 * 1024
+    assert fitting(way, 2.0, 1e9) == way.most
