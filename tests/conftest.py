@@ -31,6 +31,10 @@ if "TEST_OPTIMISED" not in os.environ:
 # Tests start many processes, which would each compile all modules where bytecode is not kept.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
+# Where in the source an operation stands is written into no program: it takes an eighth of the time
+# of tests that compile.
+os.environ["JAX_TRACEBACK_IN_LOCATIONS_LIMIT"] = "0"
+
 # Small programs are kept, too (below).
 os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0"
 os.environ["JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES"] = "-1"
