@@ -268,5 +268,5 @@ def test_other_environments_are_refused():
     )
     with pytest.raises(JbrlError, match="for example by a smaller fraction"):
         Scripted().reveal(None, many)
-    with pytest.raises(JbrlError, match="needs an environment with episodes"):
+    with pytest.raises(JbrlError, match="needs an environment of this package"):
         play(Scripted(), test="GC")
