@@ -2,6 +2,7 @@
 
 python benchmarks/gpu.py [--device gpu|cpu] [--budget SECONDS] [--out FILE] [--tiny]
 python benchmarks/gpu.py --draw FILE … --figure docs/_static/gpu.svg
+python -m benchmarks.gpu predict [--agents NAME…] [--tables]
 
 Measured, in this order: the device (bandwidth of a copy, microseconds of an iteration of a loop
 that does next to nothing); sweeps of value iteration as a share of that bandwidth; precision
@@ -13,6 +14,9 @@ of lifetimes at once; and the agents again on more MDPs. What the budget leaves 
 as skipped, and what is still being measured a little after it is given up. The file (default:
 benchmarks/results/gpu-DEVICE.json) is written anew after each measurement, so that a run that is
 stopped has lost nothing. `--tiny` is for trying the program out: its sizes mean nothing.
+
+`predict` needs no GPU: `gpu_model.py` reads what the compiler makes for one, and adds rows to
+`gpu-predicted.jsonl`; `--tables` only writes the table of predictions, and of what was measured.
 """
 
 import argparse
@@ -37,7 +41,7 @@ import jax.numpy as jnp  # noqa: E402
 import numpy as np  # noqa: E402
 from jax import lax  # noqa: E402
 
-from benchmarks import deep  # noqa: E402
+from benchmarks import deep, gpu_model  # noqa: E402
 from benchmarks.twins.planner import policy_iteration  # noqa: E402
 from jbrl.agents.bayes import mean_model as beliefs  # noqa: E402
 from jbrl.agents.opps.formulas import formula_set  # noqa: E402
@@ -71,7 +75,7 @@ class Sizes:
     iterations: int = 20_000
     pulls: int = 10_000
     batches: tuple[int, ...] = (256, 2048, 16_384)
-    widths: tuple[int, ...] = (512, 4096, 16_384)
+    widths: tuple[int, ...] = gpu_model.WIDTHS
     lanes: tuple[int, ...] = (64, 512, 4096)  # lifetimes of deep agents at once
     shorten: int = 1  # horizons are divided by this
     agents: int | None = None  # so many of the table; None: all
@@ -97,6 +101,7 @@ TABLE = (
     ("SBOSS", {"epsilon": 0.1}, "GC", 50),
     ("e-Greedy", {"epsilon": 0.1}, "Grid", 250),
     ("BAMCP", {"simulations": 50, "depth": 15}, "Grid", 20),
+    ("BEB", {"beta": 2.0}, "Grid", 250),
 )
 
 # Deep agent, setting of bsuite.
@@ -336,7 +341,9 @@ def play(
     protocol = Protocol(
         problem(on), problem(on), n_environments=n_environments, lifetime=Steps(horizon)
     )
-    run = Run(AGENTS[name].agent(**parameters), protocol, resources=Resources(devices))
+    lanes = None if on_cpu(devices) else -(-n_environments // len(devices))
+    resources = Resources(devices)
+    run = Run(AGENTS[name].agent(**parameters), protocol, resources=resources, lanes=lanes)
     run.prepare()
     seconds, returns = [], []
     for _ in range(3):
@@ -519,6 +526,9 @@ def give_up() -> None:
 def main(arguments: list[str] | None = None) -> None:
     """Run from the command line."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
+    parser.add_argument("what", nargs="?", choices=("measure", "predict"), default="measure")
+    parser.add_argument("--agents", nargs="+", metavar="NAME", help="predict these; default: all")
+    parser.add_argument("--tables", action="store_true", help="write the table of predictions only")
     parser.add_argument("--device", choices=("gpu", "cpu"), default="gpu")
     parser.add_argument("--budget", type=float, default=520.0, help="seconds")
     parser.add_argument("--out", type=Path)
@@ -530,6 +540,12 @@ def main(arguments: list[str] | None = None) -> None:
     chosen = parser.parse_args(arguments)
     if chosen.draw:
         draw(chosen.draw, chosen.figure)
+        return
+    if chosen.what == "predict":
+        if not chosen.tables:
+            cases = [c for c in TABLE if not chosen.agents or c[0] in chosen.agents]
+            gpu_model.predict(cases, chosen.out or gpu_model.FILE)
+        gpu_model.write_table(chosen.out or gpu_model.FILE)
         return
     use_all_cores()
     try:
