@@ -19,7 +19,6 @@ from benchmarks import gpu
 from jbrl.agents.opps.formulas import formula_set
 from jbrl.agents.opps.ranking import formula_policies, linear_policies
 from jbrl.agents.registry import AGENTS
-from jbrl.agents.search import native
 from jbrl.environments.spec import Episodes, Steps
 from jbrl.play import offline
 from jbrl.play.experiment import Run
@@ -28,6 +27,7 @@ from jbrl.problems.lookup import problem
 from jbrl.rollout.contract import OfflineSearch
 from jbrl.rollout.simulate import simulate
 from jbrl.study import selftest
+from jbrl.vectorize import native
 from tests.agents.prior_trained import test_rounds
 from tests.conformance.test_agents import PARAMETERS, plays_finite_mdps
 

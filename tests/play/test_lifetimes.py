@@ -117,6 +117,19 @@ def test_compaction_changes_nothing_and_takes_place(expected, monkeypatch):
     np.testing.assert_array_equal(scores(run_of()), expected)
 
 
+def test_lanes_move_together_as_soon_as_a_group_less_holds_them():
+    scheduler = run_of().scheduler
+    played = scheduler._begun(0, 0, N)
+    assert played.groups.tolist() == [3, 2]  # of 16 lanes
+    for left, groups in ((65, [3, 2]), (64, [2, 2]), (33, [2, 2]), (32, [1, 1])):
+        played.numbers[played.numbers >= left] = -1
+        scheduler.compact(played)
+        assert played.groups.tolist() == groups
+        live = played.numbers >= 0
+        assert sorted(played.numbers[live]) == list(range(left))
+        np.testing.assert_array_equal(played.states.index[live], played.numbers[live])
+
+
 @pytest.mark.first_case_quick
 @pytest.mark.parametrize("devices", [1, 2])
 def test_interrupted_after_any_call_and_taken_up_on_other_devices(expected, devices, monkeypatch):

@@ -17,12 +17,12 @@ import jax.numpy as jnp
 import numpy as np
 import numpy.typing as npt
 from jax import Array, lax
-from jax.custom_batching import custom_vmap
 
 from jbrl import vectorize
 from jbrl.base.errors import JbrlError
 from jbrl.base.pytree import record
 from jbrl.environments.spec import Box, Observation
+from jbrl.vectorize import native
 
 CHUNK = 512  # features of one iteration of a pass, where they are many
 NEVER = 1 << 20  # an order that no lane has
@@ -149,7 +149,7 @@ class Fourier:
             squares = jnp.einsum("af,af->a", now.read, now.read, precision="highest")
             return now.carry + squares.sum(), ()
 
-        return self._pass(add, jnp.float32(0), (), weights, orders)[0]
+        return self._pass(add, jnp.float32(0), (), weights, orders, over=in_lockstep)[0]
 
     def rows(self, weights: Array, xs: Array, orders: Orders) -> Array:
         """See `Table`; `xs` is [B, d]."""
@@ -159,7 +159,7 @@ class Fourier:
             return now.carry + jnp.dot(phi, now.read.T, precision="highest"), ()
 
         zeros = jnp.zeros((xs.shape[0], weights.shape[0]), jnp.float32)
-        return self._pass(add, zeros, (), weights, orders, self._scaled(xs), mapped=False)[0]
+        return self._pass(add, zeros, (), weights, orders, self._scaled(xs), over=_looped)[0]
 
     def ascended(
         self,
@@ -179,7 +179,7 @@ class Fourier:
             return (), update(now.written, gradient, *numbers)
 
         consts = (self._scaled(xs), gradients, numbers)
-        return self._pass(ascend, (), learner, (), orders, consts, mapped=False)[1]
+        return self._pass(ascend, (), learner, (), orders, consts, over=_looped)[1]
 
     def _scaled(self, x: Array) -> Array:
         low, high = np.array(self.low, np.float32), np.array(self.high, np.float32)
@@ -225,18 +225,17 @@ class Fourier:
         orders: Orders,
         consts: Any = (),
         *,
-        mapped: bool = True,
+        over: Callable[..., tuple[Any, Any]] | None = None,
     ) -> tuple[Any, Any]:
         """Pass over arrays at once, or in chunks where there are many features.
 
         Args:
-          mapped: False of one lane that `jax.vmap` does not map.
+          over: how to go through the chunks; None: as `in_chunks`.
         """
         whole = Chunk(None, carry, written, read, orders, consts)
         if self.capacity == self.chunk:
             return fn(whole)
-        over = in_chunks if mapped else _looped
-        return over(fn, self.chunk, self._chunks(orders), whole)
+        return (over or in_chunks)(fn, self.chunk, self._chunks(orders), whole)
 
     def _chunks(self, orders: Orders) -> Array:
         """Return the chunks that hold all features of a lane, none where it is over: [] int32."""
@@ -283,24 +282,101 @@ def _dot(matrix: Array, vector: Array) -> Array:
 def in_chunks(fn: Pass, width: int, chunks: Array, whole: Chunk) -> tuple[Any, Any]:
     """Pass over the last axis of arrays in chunks of `width`.
 
-    Mapped, all lanes make as many iterations as the one with most `chunks`, [] int32: `fn` must
-    leave alone what lies beyond a lane's own.
+    Mapped, lanes go one after the other on CPUs, each through its own `chunks`, [] int32; on other
+    devices all make as many iterations as the one with most, and `fn` must leave alone what lies
+    beyond a lane's own.
     """
 
-    @custom_vmap
-    def apply(chunks: Array, whole: Chunk) -> Any:
-        return _looped(fn, width, chunks, whole)
-
-    @apply.def_vmap
-    def _(size: int, batched: list[Any], *given: Any) -> tuple[Any, Any]:
-        chunks, whole = jax.tree.map(
-            lambda v, b: v if b else jnp.broadcast_to(v, (size, *v.shape)), given, tuple(batched)
+    def on_all(lanes: tuple[Array, Chunk]) -> tuple[Any, Any]:
+        return native.by_device(
+            functools.partial(_in_turn, fn, width), functools.partial(_lockstep, fn, width), lanes
         )
-        many = jax.vmap(fn, in_axes=(Chunk(None, 0, 0, 0, 0, 0),))
-        result = _looped(many, width, chunks.max(), whole)
-        return result, jax.tree.map(lambda _: True, result)
 
-    return apply(chunks, jax.tree.map(jnp.asarray, whole))
+    result: tuple[Any, Any] = native.for_one(on_all)((chunks, jax.tree.map(jnp.asarray, whole)))
+    return result
+
+
+def in_lockstep(fn: Pass, width: int, chunks: Array, whole: Chunk) -> tuple[Any, Any]:
+    """As `in_chunks`, in lockstep on all devices: where CPUs would sum in another order."""
+    on_all = native.for_one(functools.partial(_lockstep, fn, width))
+    result: tuple[Any, Any] = on_all((chunks, jax.tree.map(jnp.asarray, whole)))
+    return result
+
+
+def _for_each_lane(lanes: tuple[Array, Chunk]) -> tuple[Array, Chunk]:
+    """Return lanes of which each has what is common to all."""
+    count = native.count_of(lanes)
+    return jax.tree.map(lambda v: jnp.broadcast_to(v, (count, *v.shape[1:])), lanes)
+
+
+def _lockstep(fn: Pass, width: int, lanes: tuple[Array, Chunk]) -> tuple[Any, Any]:
+    chunks, whole = _for_each_lane(lanes)
+    many = jax.vmap(fn, in_axes=(Chunk(None, 0, 0, 0, 0, 0),))
+    return _looped(many, width, chunks.max(), whole)
+
+
+def _in_turn(fn: Pass, width: int, lanes: tuple[Array, Chunk]) -> tuple[Any, Any]:
+    """Pass over one lane after the other in machine code, which must use all that it is given."""
+    chunks, whole = _for_each_lane(lanes)
+    example = jax.eval_shape(functools.partial(_chunk_of, width), whole, 0, 0)
+    traced = jax.make_jaxpr(fn)(example).jaxpr
+    used = {id(v) for v in (*traced.outvars, *(v for e in traced.eqns for v in e.invars))}
+    inputs = traced.invars[1:]  # without the start
+    leaves, structure = jax.tree.flatten(whole)
+
+    @native.native
+    def run(chunks: Array, given: list[Array]) -> tuple[Any, Any]:
+        mine = iter(given)
+        every = [
+            next(mine) if id(v) in used else jnp.zeros_like(leaf)
+            for v, leaf in zip(inputs, leaves, strict=True)
+        ]
+        return _lane_by_lane(fn, width, chunks, jax.tree.unflatten(structure, every))
+
+    kept = [leaf for v, leaf in zip(inputs, leaves, strict=True) if id(v) in used]
+    return run(chunks, kept)
+
+
+def _lane_by_lane(fn: Pass, width: int, chunks: Array, whole: Chunk) -> tuple[Any, Any]:
+    def lane(n: Array, state: tuple[Any, Any]) -> tuple[Any, Any]:
+        def body(i: Array, state: tuple[Any, Any]) -> tuple[Any, Any]:
+            now = whole._replace(carry=state[0], written=state[1])
+            results = fn(_chunk_of(width, now, n, i * width))
+            starts = (0, i * width)
+            return tuple(
+                jax.tree.map(functools.partial(_put, n, start), every, new)
+                for start, every, new in zip(starts, state, results, strict=True)
+            )
+
+        return lax.fori_loop(0, _entry(chunks, n), body, state)
+
+    return lax.fori_loop(0, len(chunks), lane, (whole.carry, whole.written))
+
+
+def _chunk_of(width: int, whole: Chunk, n: Array, start: Array) -> Chunk:
+    """Return a chunk of the arrays of lane `n`."""
+
+    def part(v: Array) -> Array:
+        at: Any = (n, *(0,) * (v.ndim - 2), start)
+        sizes = (1, *v.shape[1:-1], width)
+        return lax.dynamic_slice(v, at, sizes, allow_negative_indices=False)[0]
+
+    own = {name: jax.tree.map(part, getattr(whole, name)) for name in ("written", "read")}
+    own |= {
+        name: jax.tree.map(lambda v: _entry(v, n), getattr(whole, name))
+        for name in ("carry", "orders", "consts")
+    }
+    return Chunk(start=jnp.asarray(start, jnp.int32), **own)
+
+
+def _entry(array: Array, n: Array) -> Array:
+    return lax.dynamic_index_in_dim(array, n, keepdims=False, allow_negative_indices=False)
+
+
+def _put(n: Array, start: Any, every: Array, new: Array) -> Array:
+    """Return `every` with `new` in lane `n`, from `start` on along the last axis."""
+    at = (n, *(0,) * (every.ndim - 2), *(start,) * (every.ndim > 1))
+    return lax.dynamic_update_slice(every, new[None], at, allow_negative_indices=False)
 
 
 def _looped(fn: Pass, width: int, chunks: Array, whole: Chunk) -> Any:

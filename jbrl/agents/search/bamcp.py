@@ -8,7 +8,7 @@ from jax import Array
 
 from jbrl import vectorize
 from jbrl.agents.registry import register_agent
-from jbrl.agents.search import draws, native, uct, uct_groups
+from jbrl.agents.search import draws, uct, uct_groups
 from jbrl.agents.search.uct import Kept, SearchTask
 from jbrl.base.errors import JbrlError
 from jbrl.base.parameters import parameter, raise_capacity, round_up
@@ -16,6 +16,7 @@ from jbrl.base.pytree import record
 from jbrl.mdp.dirichlet import add_count
 from jbrl.problems.prior import DirichletPrior
 from jbrl.rollout.contract import BAYESIAN, Agent, Cost, HasCost, Transition
+from jbrl.vectorize import native
 
 RATE = 0.2  # of Q-learning
 MAX_BYTES = 4 << 30  # of one tree

@@ -14,7 +14,6 @@ import jax.numpy as jnp
 from jax import Array, lax
 
 from jbrl.agents.registry import register_agent
-from jbrl.agents.search import native
 from jbrl.agents.search.draws import bits, mix, spread
 from jbrl.agents.search.forward_tree import (
     SAMPLES_BITS,
@@ -34,6 +33,7 @@ from jbrl.mdp import sampling
 from jbrl.mdp.dirichlet import count_transition
 from jbrl.problems.prior import DirichletPrior
 from jbrl.rollout.contract import BAYESIAN, Agent, Cost, HasCost, Transition
+from jbrl.vectorize import native
 
 FEW_TRAJECTORIES = 4  # in one tree: capacity for more would cost time where they are fewer
 CACHED = 1 << 26  # bytes of trees above which a node takes twice as long

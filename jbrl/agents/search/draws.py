@@ -18,8 +18,8 @@ never visited cost nothing.
 import jax.numpy as jnp
 from jax import Array, lax
 
-from jbrl.agents.search.native import read, read_row, write
 from jbrl.base.pytree import record, static
+from jbrl.vectorize.native import read, read_row, write
 
 
 def stream(words: Array) -> Array:

@@ -21,13 +21,13 @@ from typing import Any
 import jax.numpy as jnp
 from jax import Array, lax
 
-from jbrl.agents.search import draws, native
-from jbrl.agents.search.native import read, read_row, write, write_row
+from jbrl.agents.search import draws
 from jbrl.base.errors import JbrlError
 from jbrl.base.pytree import record, static
 from jbrl.mdp import sampling
 from jbrl.mdp.planning import GREATEST_PLAIN_DISCOUNT, SHARE, TIE_TOLERANCE
-from jbrl.vectorize import while_active
+from jbrl.vectorize import native, while_active
+from jbrl.vectorize.native import read, read_row, write, write_row
 
 BLOCK = 32  # gamma variates proposed at once
 

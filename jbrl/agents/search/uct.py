@@ -13,12 +13,12 @@ from typing import Any
 import jax.numpy as jnp
 from jax import Array, lax
 
-from jbrl.agents.search import draws, native
+from jbrl.agents.search import draws
 from jbrl.agents.search.draws import Draw, Urns
-from jbrl.agents.search.native import read, read_row, write, write_row
 from jbrl.base.pytree import record, static
 from jbrl.mdp import sampling
-from jbrl.vectorize import while_active
+from jbrl.vectorize import native, while_active
+from jbrl.vectorize.native import read, read_row, write, write_row
 
 
 @record

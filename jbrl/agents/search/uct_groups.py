@@ -5,6 +5,11 @@ All lanes of a group take the first step of a simulation together, then the seco
 lane that has left its tree rolls out while others are still inside theirs; when none is, the steps
 that follow are those of rollouts alone. Lanes with nothing left to do go on, and nothing that they
 do counts. Numbers of lanes are [G, 1] (`native`, Groups).
+
+The two stand side by side because neither serves for both: a group of one lane takes a fifth to a
+third more time than `uct` (GC 1.2 times, GDL 1.2, Grid 1.4), which also keeps trees from one
+decision to the next, searches where groups do not fit into the cache, and runs in lockstep on other
+devices. What they share is the task, the random words and the law of the urns.
 """
 
 import dataclasses
@@ -13,12 +18,13 @@ import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
-from jbrl.agents.search import draws, native, uct
+from jbrl.agents.search import draws, uct
 from jbrl.agents.search.draws import Draw
-from jbrl.agents.search.native import Table, apart, read_each, write_each
 from jbrl.agents.search.uct import Root, SearchTask
 from jbrl.base.pytree import record, static
 from jbrl.mdp import sampling
+from jbrl.vectorize import native
+from jbrl.vectorize.native import Table, apart, read_each, write_each
 
 MAX_BYTES = 1 << 28  # of all trees of a group
 MAX_ROWS = 1 << 15  # bytes of all rows of a group: beyond the nearest cache, groups gain nothing
@@ -145,7 +151,7 @@ def in_groups(tasks: SearchTask) -> Root:
         jnp.zeros(passed),
         native.table(uct.log_visits(tasks.capacity)[None]),
     )
-    return native.groups_in_turn(tasks, _run, memory)
+    return native.in_turn(tasks, _run, memory, native.LANES)
 
 
 def _group(tasks: SearchTask, logs: Table) -> Group:

@@ -149,6 +149,32 @@ def test_no_bit_depends_on_the_other_lanes_of_a_group(monkeypatch):
         np.testing.assert_array_equal(value[small], other)
 
 
+def test_lanes_in_turn_are_those_in_lockstep_to_the_bit(monkeypatch):
+    """CPUs take one lane after the other, other devices all together."""
+    basis = Fourier((0.0,) * 3, (1.0,) * 3, 8, 8)
+    assert basis.capacity == 2 * basis.chunk
+    given = lanes(5, basis)
+    in_turn = played(basis, *given)
+    monkeypatch.setattr(features.native, "by_device", lambda _, elsewhere, tasks: elsewhere(tasks))
+    jax.clear_caches()
+    for value, other in zip(in_turn, played(basis, *given), strict=True):
+        np.testing.assert_array_equal(value, other)
+
+
+def test_no_pass_touches_a_lane_that_is_over(monkeypatch):
+    monkeypatch.setattr(features, "CHUNK", 32)
+    _, traces, x, *sizes = lanes(3, BASIS)
+    playing = jnp.array([True, False, True])
+
+    def decayed(trace, point, orders):
+        return BASIS.traced(trace, BASIS.encoded(point, orders), orders, *ends)
+
+    ends = (jnp.float32(0.8), jnp.asarray(GRADIENT))
+    both = Orders(*(jnp.int32(v) for v in sizes), playing)
+    found = np.asarray(jax.jit(jax.vmap(decayed))(traces, x[:, 0], both))
+    assert [(a == b).all() for a, b in zip(found, traces, strict=True)] == [False, True, False]
+
+
 def test_weights_beyond_the_features_of_a_lane_stay_0_whatever_the_error():
     weights, traces, x, *sizes = lanes(4, BASIS)
     fn = jax.vmap(one_step, in_axes=(None, 0, 0, 0, 0, None, None, None))

@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 
 from benchmarks.twins.bamcp import Twin, nodes
-from jbrl.agents.search import draws, native, uct, uct_groups
+from jbrl.agents.search import draws, uct, uct_groups
 from jbrl.agents.search.bamcp import uniform_policy
 from jbrl.agents.search.uct import SearchTask
 from jbrl.problems.lookup import problem
+from jbrl.vectorize import native
 
 K, DEPTH, CAPACITY, MAX_DEPTH = 60, 9, 64, 16
 GC = problem("GC").mdps

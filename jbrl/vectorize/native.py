@@ -145,34 +145,52 @@ def for_each(
         enough = count_of(tasks) >= LANES and (worthwhile is None or worthwhile(tasks))
         return in_groups(tasks) if enough else one_by_one(tasks)
 
-    def on_this_device(tasks: Any) -> Any:
-        if jax.default_backend() == "cpu":
-            return on_cpu(tasks)
-        return lax.platform_dependent(tasks, cpu=on_cpu, default=in_lockstep)
-
-    return for_one(on_this_device)
+    return for_one(functools.partial(by_device, on_cpu, in_lockstep))
 
 
-def in_turn(tasks: Any, work: Work, memory: Any) -> Any:
-    """Return results of all tasks, one after the other in the same memory; for `native` code."""
+def by_device(on_cpu: Callable[[Any], Any], elsewhere: Callable[[Any], Any], tasks: Any) -> Any:
+    """Return `on_cpu(tasks)` on CPUs, `elsewhere(tasks)` on other devices."""
+    if jax.default_backend() == "cpu":
+        return on_cpu(tasks)
+    return lax.platform_dependent(tasks, cpu=on_cpu, default=elsewhere)
+
+
+def in_turn(tasks: Any, work: Work, memory: Any, size: int = 0) -> Any:
+    """Return results of all tasks, one after the other in the same memory; for `native` code.
+
+    Args:
+      work: as `Work`; with a size, of stacked tasks and to stacked results.
+      size: tasks that `work` takes at once, of which there are at least so many; where the last
+        ones are fewer, it takes some of those before again. 0: a single one, not stacked.
+    """
     count = count_of(tasks)
 
     def nth(i: Array) -> Any:
+        if size:
+            return jax.tree.map(
+                lambda v: v if v.shape[0] == 1 else lax.dynamic_slice_in_dim(v, i * size, size),
+                tasks,
+            )
         return jax.tree.map(
             lambda v: lax.dynamic_index_in_dim(v, jnp.minimum(i, v.shape[0] - 1), keepdims=False),
             tasks,
         )
 
+    def stacked(task: Any, memory: Any) -> tuple[Any, Any]:
+        result, memory = work(task, memory)
+        return result if size else jax.tree.map(lambda v: v[None], result), memory
+
     def step(i: Array, carry: tuple[Any, ...]) -> tuple[Any, ...]:
         memory, results = carry
-        result, memory = work(nth(i), memory)
-        return memory, jax.tree.map(
-            lambda all_, one: lax.dynamic_update_index_in_dim(all_, one, i, 0), results, result
+        result, memory = stacked(nth(i), memory)
+        put = functools.partial(
+            lax.dynamic_update_slice_in_dim, start_index=i * size if size else i, axis=0
         )
+        return memory, jax.tree.map(put, results, result)
 
-    each, _ = jax.eval_shape(work, jax.eval_shape(nth, jnp.int32(0)), memory)
-    nothing = jax.tree.map(lambda v: jnp.zeros((count, *v.shape), v.dtype), each)
-    return lax.fori_loop(0, count, step, (memory, nothing))[1]
+    each, _ = jax.eval_shape(stacked, jax.eval_shape(nth, jnp.int32(0)), memory)
+    nothing = jax.tree.map(lambda v: jnp.zeros((count, *v.shape[1:]), v.dtype), each)
+    return lax.fori_loop(0, -(-count // (size or 1)), step, (memory, nothing))[1]
 
 
 def in_groups(tasks: Any, work: Work, blank: Callable[[Any], Any], max_group: int) -> Any:
@@ -265,33 +283,3 @@ def apart(fn: F) -> F:
         return set_xla_metadata(marked(*args), inlineable="false")
 
     return call  # type: ignore[return-value]
-
-
-def groups_in_turn(tasks: Any, work: Work, memory: Any) -> Any:
-    """Return results of all tasks, at least `LANES`, in groups one after the other in the same
-    memory; for `native` code.
-
-    Where the last group is not full, it takes tasks of the one before again.
-
-    Args:
-      work: as `Work`, of stacked tasks of a group and to stacked results.
-    """
-    count = count_of(tasks)
-
-    def nth(i: Array) -> Any:
-        return jax.tree.map(
-            lambda v: v if v.shape[0] == 1 else lax.dynamic_slice_in_dim(v, i * LANES, LANES), tasks
-        )
-
-    def step(i: Array, carry: tuple[Any, ...]) -> tuple[Any, ...]:
-        memory, results = carry
-        result, memory = work(nth(i), memory)
-        return memory, jax.tree.map(
-            lambda all_, new: lax.dynamic_update_slice_in_dim(all_, new, i * LANES, 0),
-            results,
-            result,
-        )
-
-    each, _ = jax.eval_shape(work, jax.eval_shape(nth, jnp.int32(0)), memory)
-    nothing = jax.tree.map(lambda v: jnp.zeros((count, *v.shape[1:]), v.dtype), each)
-    return lax.fori_loop(0, -(-count // LANES), step, (memory, nothing))[1]
