@@ -6,7 +6,7 @@ not.
 """
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -22,10 +22,11 @@ from jbrl.agents.prior_trained.lifetimes import (
     draw_thresholds,
     play,
 )
-from jbrl.agents.prior_trained.networks import Dense
+from jbrl.agents.prior_trained.networks import Attention, Dense
 from jbrl.agents.prior_trained.trained import Lesson, TrainedOnPrior, budget_parameter
 from jbrl.agents.registry import register_agent
 from jbrl.base.parameters import parameter
+from jbrl.base.pytree import record
 from jbrl.mdp.mdp import decisions_until
 from jbrl.mdp.planning import TIE_TOLERANCE
 from jbrl.mdp.sampling import stream
@@ -42,8 +43,53 @@ MOST_SWEEPS = 2000
 Behaviour = Callable[[Array, Array], Array]
 
 
+@record
+class Imitator(TrainedOnPrior):
+    """Base of the networks that imitate optimal actions of MDPs drawn from the prior.
+
+    Class attributes:
+      first_scale: of the weights that outputs start with.
+    """
+
+    inputs: str = parameter("mean", "what the network sees", choices=INPUTS)
+    sample: bool = parameter(
+        False, "play actions drawn from the softmax of the outputs, not the greatest", static=True
+    )
+    hidden_width: int = parameter(32, "units of each hidden layer", low=1, high=4096, static=True)
+    hidden_layers: int = parameter(2, "hidden layers", low=1, high=8, static=True)
+    learning_rate: float = parameter(3e-3, "step size of Adam, at the start", low=0, high=1e9)
+
+    requires = BAYESIAN
+    first_scale: ClassVar[float] = rounds.INITIAL_SCALE
+
+    def network(self, prior: DirichletPrior) -> Dense | Attention:
+        """Return the network, here a perceptron."""
+        size = belief_policy.number_of_inputs(prior, self.inputs)
+        return Dense((size, *(self.hidden_width,) * self.hidden_layers, prior.mdps.n_actions))
+
+    def behaviour(self, network: Dense | Attention, parameters: Array) -> Behaviour:
+        """Return how the agent that plays in training chooses."""
+        raise NotImplementedError(f"{type(self).__name__} has no method behaviour")
+
+    def lesson(self, prior: DirichletPrior) -> Lesson:
+        horizon, discount = self.training_horizon(prior), float(prior.discount)
+        inputs = belief_policy.belief_inputs(prior, self.inputs, horizon)
+        network = self.network(prior)
+        settings = self.settings(prior, network, discount, sweeps=sweeps_for(discount))
+        return Lesson(
+            play_and_imitate,
+            (settings, (inputs, prior)),
+            8 * self.round_size() * horizon * (inputs.size + prior.mdps.n_actions + 2),
+            lambda key: rounds.begin(network, key, self.first_scale),
+            belief_policy.known_arrays(inputs, network),
+        )
+
+    def trained(self, weights: dict[str, npt.NDArray[Any]]) -> Agent:
+        return belief_policy.policy_of(weights, sample=self.sample)
+
+
 @register_agent("ANN", cite="castronovo2017,lee2023")
-class ANN(TrainedOnPrior):
+class ANN(Imitator):
     """A network that imitates optimal actions of MDPs drawn from the prior, by supervision.
 
     In training, lifetime i of N is played by the optimal policy of its MDP, with any action in its
@@ -59,38 +105,17 @@ class ANN(TrainedOnPrior):
     """
 
     budget: int = budget_parameter(20_000)
-    inputs: str = parameter("mean", "what the network sees", choices=INPUTS)
-    sample: bool = parameter(
-        False, "play actions drawn from the softmax of the outputs, not the greatest", static=True
-    )
-    hidden_width: int = parameter(32, "units of each hidden layer", low=1, high=4096, static=True)
-    hidden_layers: int = parameter(2, "hidden layers", low=1, high=8, static=True)
-    learning_rate: float = parameter(3e-3, "step size of Adam, at the start", low=0, high=1e9)
 
-    requires = BAYESIAN
+    first_scale = 1.0
 
-    def lesson(self, prior: DirichletPrior) -> Lesson:
-        horizon, discount = self.training_horizon(prior), float(prior.discount)
-        inputs = belief_policy.belief_inputs(prior, self.inputs, horizon)
-        hidden = (self.hidden_width,) * self.hidden_layers
-        network = Dense((inputs.size, *hidden, prior.mdps.n_actions))
-        settings = self.settings(prior, network, discount, sweeps=sweeps_for(discount))
-        return Lesson(
-            label_and_learn,
-            (settings, (inputs, prior)),
-            8 * self.batch * horizon * (inputs.size + prior.mdps.n_actions + 2),
-            lambda key: rounds.begin(network, key, 1.0),
-            belief_policy.known_arrays(inputs, network),
-        )
-
-    def trained(self, weights: dict[str, npt.NDArray[Any]]) -> Agent:
-        return belief_policy.policy_of(weights, sample=self.sample)
+    def behaviour(self, network: Dense | Attention, parameters: Array) -> Behaviour:
+        return lambda best, _: best
 
     def decision_seconds(self, prior: DirichletPrior) -> float:
         return DECISION_SECONDS + prior.mdps.concentrations.size * ENTRY_SECONDS
 
 
-def label_and_learn(
+def play_and_imitate(
     arguments: tuple[rounds.Training, Array, Array, tuple[rounds.Settings, Any]],
 ) -> tuple[rounds.Training, Array]:
     """Return the state after one more round, and the mean and the standard deviation of the
@@ -99,15 +124,9 @@ def label_and_learn(
     Args:
       arguments: as of `belief_ppo.play_and_learn`, without a greatest reward.
     """
-    return imitated(arguments, lambda best, _: best)
-
-
-def imitated(
-    arguments: tuple[rounds.Training, Array, Array, tuple[rounds.Settings, Any]], behave: Behaviour
-) -> tuple[rounds.Training, Array]:
-    """Return what `label_and_learn` returns, where an agent that behaves otherwise plays."""
     training, share, key, (settings, given) = arguments
     network, count = settings.network, jnp.float32(settings.lifetimes)
+    behave = settings.agent.behaviour(network, training.parameters)
     weights = settings.discount ** jnp.arange(settings.horizon, dtype=jnp.float32)
 
     def play(number: Array) -> tuple[Any, Array]:

@@ -120,6 +120,10 @@ class TrainedOnPrior(OfflineSearch, Agent[None, None]):
         """
         raise NotImplementedError(f"{type(self).__name__} has no method lesson")
 
+    def round_size(self) -> int:
+        """Return the lifetimes of a round."""
+        return self.batch
+
     def training_horizon(self, prior: Any) -> int:
         """Return H, the decisions of a lifetime in training: as asked for, or up to where the
         discount is negligible; never more than the lifetime has.
@@ -135,13 +139,14 @@ class TrainedOnPrior(OfflineSearch, Agent[None, None]):
         self, prior: Any, network: FlatNetwork, discount: float, *, sweeps: int = 0
     ) -> Settings:
         """Return the settings of a round, in groups of at most `WIDTH` lifetimes."""
-        width, horizon = min(WIDTH, self.batch), self.training_horizon(prior)
+        size, horizon = self.round_size(), self.training_horizon(prior)
+        width = min(WIDTH, size)
         return Settings(
             as_arrays(self),
             jnp.float32(discount),
             network,
             width,
-            self.batch // width,
+            size // width,
             horizon,
             prior.lifetime == Steps(horizon),
             isinstance(prior, DirichletPrior) and has_unit_concentrations(prior.mdps),
@@ -153,8 +158,8 @@ class TrainedOnPrior(OfflineSearch, Agent[None, None]):
         raise NotImplementedError(f"{type(self).__name__} has no method decision_seconds")
 
     def search_seconds(self, prior: Any) -> float:
-        rounds = math.ceil(self.budget / self.batch)
-        decisions = rounds * self.batch * self.training_horizon(prior)
+        size = self.round_size()
+        decisions = math.ceil(self.budget / size) * size * self.training_horizon(prior)
         return min(decisions * self.decision_seconds(prior), self.seconds or math.inf)
 
     def search(

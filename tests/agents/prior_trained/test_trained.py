@@ -340,6 +340,22 @@ def test_networks_that_do_not_fit_are_refused_before_they_are_made(agent):
         next(agent.search(0, prior, limited, None))
 
 
+@pytest.mark.parametrize(
+    ("budget", "batch", "size"),
+    [
+        *((40_000, 512, 512), (8_192, 512, 512), (8_191, 512, 256), (1_024, 512, 64)),
+        *((1_024, 48, 48), (1, 512, 32), (1, 8, 8)),
+    ],
+)
+def test_rounds_of_dpt_are_smaller_where_the_budget_is(budget, batch, size):
+    agent, prior = DPT(budget=budget, batch=batch), problem("GC").prior(Steps(250), 0.95)
+    assert agent.lesson(prior).lifetimes == size
+    whole = -(-budget // size) * size
+    assert agent.search_seconds(prior) == pytest.approx(
+        whole * agent.training_horizon(prior) * agent.decision_seconds(prior)
+    )
+
+
 def test_sizes_that_do_not_fit_are_refused():
     with pytest.raises(JbrlError, match="batch = 300: expected a multiple of 256"):
         ANN(batch=300)
