@@ -205,9 +205,6 @@ class Display(Progress):
     def _left_text(self) -> str:
         return f"about {duration(self._left.seconds())} left"
 
-    def _elapsed(self) -> float:
-        return max(0.0, time.monotonic() - self._started)
-
     def _conclude(self) -> None:
         folder = self.plan.store.folder
         failed = f", [red]{self._failed} failed[/red]" if self._failed else ""
@@ -218,9 +215,10 @@ class Display(Progress):
             peak = peak_resident_bytes()
             memory = f", {bytes_text(peak)} of memory at most" if peak else ""
             expected = duration(sum(cost.seconds for cost in self._expected.values()))
+            elapsed = max(0.0, time.monotonic() - self._started)
             self.console.print(
                 f"{count(self._ran - self._failed, 'unit')} done{failed} in "
-                f"{duration(self._elapsed())} ({expected} estimated){memory}{rest}"
+                f"{duration(elapsed)} ({expected} estimated){memory}{rest}"
             )
         if self._units - len(self._todo) + self._ran > self._failed:  # else there are no scores
             self.console.print(f"See 'jbrl scores {folder}' and 'jbrl report {folder}'.")

@@ -19,7 +19,7 @@ from jbrl.report import content as doc
 from jbrl.report.axes import Drawing, Styles, styles
 from jbrl.report.bsuite_figures import in_words
 from jbrl.report.files import write_document
-from jbrl.report.text import ABSENT, count, listing
+from jbrl.report.text import ABSENT, count, listing, number_text
 from jbrl.stats.bsuite import curves, scores
 from jbrl.stats.bsuite.curves import ceiling
 from jbrl.stats.bsuite.logs import Logs
@@ -394,5 +394,5 @@ def _differences(tests: pd.DataFrame) -> doc.Chapter:
 
 def _known(row: Mapping[str, Any], column: str, form: str) -> doc.Cell:
     """Return a number of a test, where there is one."""
-    text = f"{row[column]:{form}}" if np.isfinite(row["p_value"]) else ABSENT
-    return doc.Cell(f"−{text[1:]}" if text.startswith("-") else text, row[column])
+    text = number_text(row[column], form) if np.isfinite(row["p_value"]) else ABSENT
+    return doc.Cell(text, row[column])

@@ -15,7 +15,7 @@ from jbrl.base.files import writing
 from jbrl.report import content as doc
 from jbrl.report.axes import COLOURS, FAINT, INK, PAPER, Drawing, drawn, interval
 from jbrl.report.files import write_document
-from jbrl.report.text import ABSENT, decimals_for, score_text, slug
+from jbrl.report.text import ABSENT, decimals_for, named, number_text, score_text, slug
 from jbrl.stats import brackets, two_studies
 from jbrl.stats.published.castronovo2016 import ABSENT as NOT_PLAYED
 from jbrl.stats.published.castronovo2016 import (
@@ -142,7 +142,10 @@ def _cells(id: str, rows: list[dict[str, Any]], digests: Mapping[str, str]) -> d
 
     columns: list[tuple[object, Any]] = [
         ("Experiment", itemgetter("experiment")),
-        (doc.Column("Algorithm", hint=WORDS["Algorithm"]), _algorithm),
+        (
+            doc.Column("Algorithm", hint=WORDS["Algorithm"]),
+            lambda r: doc.Cell(r["algorithm"], small=r["printed"]),
+        ),
         (number("Published"), lambda r: _mean(r["published"], r["published_ci95"])),
         (number("Share"), lambda r: bayes_share(r, digests) or ABSENT),
         (number("As described"), lambda r: _played(r, SAME, OTHER)),
@@ -154,10 +157,6 @@ def _cells(id: str, rows: list[dict[str, Any]], digests: Mapping[str, str]) -> d
         (VERDICT, _verdict),
     ]
     return doc.tabulate(id, "Published scores and ours", columns, rows, **LOOK)
-
-
-def _algorithm(row: Mapping[str, Any]) -> doc.Cell:
-    return doc.Cell(row["algorithm"], small=row["printed"])
 
 
 def _mean(mean: float, ci95: float, digits: int = DIGITS) -> doc.Cell:
@@ -188,8 +187,7 @@ def _way(way: Mapping[str, Any], row: Mapping[str, Any]) -> doc.Cell:
 
 
 def _named(agent: str, parameters: str) -> str:
-    setting = parameters_text(parameters)
-    return f"{agent} ({setting})" if setting else str(agent)
+    return named(agent, parameters_text(parameters))
 
 
 def _agents(rows: pd.DataFrame) -> doc.Table:
@@ -220,8 +218,7 @@ def _p_value(p: float) -> doc.Cell:
 
 def _signed(value: float, digits: int = DIGITS, sign: str = "+") -> doc.Cell:
     """Return a difference with its sign."""
-    text = f"{value:{sign}.{digits}f}".replace("-", "−")
-    return doc.Cell(ABSENT if np.isnan(value) else text, value)
+    return doc.Cell(ABSENT if np.isnan(value) else number_text(value, f"{sign}.{digits}f"), value)
 
 
 @drawn

@@ -50,17 +50,14 @@ def sentence(template: str, **values: Any) -> Sentence:
         end = match.end()
         if name:
             value = values[name]
-            parts += value if isinstance(value, tuple) else [_piece(value)]
+            pieces = value if isinstance(value, tuple) else (value,)
+            parts += [piece if isinstance(piece, Span) else str(piece) for piece in pieces]
         elif strong:
             parts.append(Span(strong.format(**values), "strong"))
         else:
             parts.append(Span(code, "code") if code else Span(text, target=target))
     parts.append(template[end:])
     return tuple(part for part in parts if part != "")
-
-
-def _piece(value: Any) -> Span | str:
-    return value if isinstance(value, Span) else str(value)
 
 
 def marked(text: str) -> Sentence:

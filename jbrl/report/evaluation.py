@@ -19,7 +19,7 @@ from jbrl.report import content as doc
 from jbrl.report.axes import COLOURS, FAINT, INK, Style, Styles, drawn, styles
 from jbrl.report.files import save, write_document
 from jbrl.report.latex import fragment
-from jbrl.report.text import ABSENT, count, decimals_for, slug
+from jbrl.report.text import ABSENT, count, decimals_for, number_text, slug
 from jbrl.stats.evaluation.propagation import half_widths
 from jbrl.stats.evaluation.ranking import Evaluation, decisive_ends, significant
 from jbrl.stats.evaluation.samples import Samples
@@ -375,7 +375,7 @@ def _ranking(
         ("Algorithm", lambda r: doc.Cell(r["algorithm"], algorithm=r["algorithm"] * symbols)),
         (
             doc.Column(name.capitalize(), "number"),
-            lambda r: doc.Cell(_number(r[name], digits), r[name]),
+            lambda r: doc.Cell(number_text(r[name], f".{digits}f"), r[name]),
         ),
         (doc.Column("Interval", "number"), lambda r: _interval(r, digits)),
         (ranks, lambda r: doc.Cell(f"{r['rank']} ({r['rank_best']}–{r['rank_worst']})", r["rank"])),
@@ -386,17 +386,10 @@ def _ranking(
 
 
 def _interval(row: Mapping[str, Any], digits: int) -> doc.Cell:
-    ends = (_number(row[end], digits) for end in ("lower", "upper"))
-    low, high = map(_bold, ends, row["decisive"])
+    texts = (number_text(row[end], f".{digits}f") for end in ("lower", "upper"))
+    ends = zip(texts, row["decisive"], strict=True)
+    low, high = (doc.Span(text, "strong") if bold else text for text, bold in ends)
     return doc.Cell(("(", low, ", ", high, ")"), row["lower"])
-
-
-def _number(value: float, digits: int) -> str:
-    return f"{value:.{digits}f}".replace("-", "−")
-
-
-def _bold(text: str, bold: bool) -> doc.Span | str:
-    return doc.Span(text, "strong") if bold else text
 
 
 def _metrics(evaluation: Evaluation, extras: Extras, looks: Styles) -> Iterator[doc.Chapter]:

@@ -12,6 +12,7 @@ import pandas as pd
 from jbrl.base.errors import JbrlError
 from jbrl.base.schema import AGENT, RETURNS
 from jbrl.report.text import MDPS, Rules, Terms, count, decimals_for, listing, score_text, slug
+from jbrl.report.text import named as named_agent
 from jbrl.stats.brackets import Bracket
 from jbrl.stats.paired_test import best_and_tied, rank
 from jbrl.stats.table import check_columns, check_returns, parameters_text, rows_of, varied
@@ -303,10 +304,7 @@ def _named(scores: pd.DataFrame, named: Mapping[str, Sequence[str]]) -> pd.DataF
     shown = {name: varied(own) or named.get(name) for name, own in by_algorithm}
     agents = list(zip(scores["algorithm"], scores["parameters"], strict=True))
     settings = [parameters_text(parameters, shown[name]) for name, parameters in agents]
-    labels = [
-        f"{name} ({text})" if text else str(name)
-        for (name, _), text in zip(agents, settings, strict=True)
-    ]
+    labels = list(map(named_agent, scores["algorithm"].astype(str), settings))
     reasons = scores["reason"].fillna("").astype(str) if "reason" in scores.columns else ""
     places = np.arange(len(scores))
     return scores.assign(setting=settings, label=labels, place=places, reason=reasons)

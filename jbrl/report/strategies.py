@@ -14,7 +14,7 @@ import pandas as pd
 
 from jbrl.report import content as doc
 from jbrl.report.axes import Drawing, Styles, drawn, interval, rows_figure, styles
-from jbrl.report.text import decimals_for, score_text, seconds_text, slug
+from jbrl.report.text import decimals_for, named, score_text, seconds_text, slug
 from jbrl.stats.table import few, is_training, parameters_text, varied
 
 WORDS = doc.prose("strategies")
@@ -49,8 +49,7 @@ def _labelled(strategies: pd.DataFrame) -> pd.DataFrame:
     labels = {}
     for algorithm, parameters, seed in strategies[SEARCH].drop_duplicates().to_numpy():
         texts = [parameters_text(parameters, shown[algorithm]), f"seed {seed}" * several]
-        text = ", ".join(filter(None, texts))
-        labels[algorithm, parameters, seed] = f"{algorithm} ({text})" if text else algorithm
+        labels[algorithm, parameters, seed] = named(algorithm, ", ".join(filter(None, texts)))
     agents = zip(*(strategies[name] for name in SEARCH), strict=True)
     return strategies.assign(label=[labels[agent] for agent in agents])
 

@@ -53,8 +53,19 @@ def score_text(mean: float, ci95: float, decimals: int) -> str:
     """
     if mean is None or not math.isfinite(mean):
         return ABSENT
-    value = f"{mean:.{decimals}f}".replace("-", "−")
+    value = number_text(mean, f".{decimals}f")
     return value if ci95 is None or not math.isfinite(ci95) else f"{value} ± {ci95:.{decimals}f}"
+
+
+def number_text(value: float, form: str) -> str:
+    """Write a number by a format such as `.2f` or `+.3f`, with a true minus sign."""
+    text = f"{value:{form}}"
+    return f"−{text[1:]}" if text.startswith("-") else text
+
+
+def named(name: str, text: str) -> str:
+    """Return a name, with a text in parentheses if there is one: `e-Greedy (ε = 0.1)`."""
+    return f"{name} ({text})" if text else name
 
 
 def escape(text: str) -> str:

@@ -79,19 +79,12 @@ def parameters_text(parameters: str, shown: Sequence[str] | None = None) -> str:
     told = {
         name: v
         for name, v in values.items()
-        if (not _left_open(name, v) if shown is None else name in shown)
+        if (not (name.startswith("max_") and v == 0) if shown is None else name in shown)
     }
     return ", ".join(
         f"{symbol(name)} {'~' if isinstance(v, dict) else '='} {_value(v)}"
         for name, v in told.items()
     )
-
-
-def _left_open(name: str, value: object) -> bool:
-    """Return whether a parameter is a capacity that is left to the agent: it carries no information
-    about the agent.
-    """
-    return name.startswith("max_") and value == 0
 
 
 def varied(parameters: Iterable[str]) -> list[str] | None:
@@ -142,16 +135,14 @@ def check_columns(table: pd.DataFrame, columns: Iterable[str], name: str) -> Non
         raise JbrlError(f"{name}: no column {', '.join(missing)} (columns found: {present})")
 
 
-def check_returns(
-    returns: pd.DataFrame, columns: Iterable[str] = RETURNS, name: str = "returns"
-) -> pd.DataFrame:
+def check_returns(returns: pd.DataFrame, columns: Iterable[str] = RETURNS) -> pd.DataFrame:
     """Return the table with `score` as float64.
 
     Raises:
       JbrlError: a column is missing, or a score is not a finite number (the row is named).
     """
     columns = tuple(columns)
-    check_columns(returns, columns, name)
+    check_columns(returns, columns, "returns")
     scores = pd.to_numeric(returns["score"], errors="coerce").to_numpy(np.float64)
     bad = np.flatnonzero(~np.isfinite(scores))
     if bad.size:
@@ -159,7 +150,7 @@ def check_returns(
         where = ", ".join(f"{c} {row[c]}" for c in columns if c != "score")
         more = f" (and {bad.size - 1} more)" if bad.size > 1 else ""
         raise JbrlError(
-            f"{name}: row {bad[0] + 1} ({where}): score {row['score']!r}: expected a finite "
+            f"returns: row {bad[0] + 1} ({where}): score {row['score']!r}: expected a finite "
             f"number{more}"
         )
     return returns.assign(score=scores)

@@ -30,6 +30,7 @@ INTERVAL = ("lower", "upper", "runs")
 CEILING = ("mean_return", "optimum", "regret", "least_regret")
 RESAMPLES = 2000
 SEED = 0
+LISTED = 4  # experiments in a sentence
 TAIL = 0.025  # on each side of an interval
 
 
@@ -204,9 +205,9 @@ def unfinished(logs: Logs) -> list[str]:
     return sentences
 
 
-def _listed(texts: list[str], most: int = 4) -> str:
-    more = f" and {len(texts) - most} more experiments" if len(texts) > most else ""
-    return ", ".join(texts[:most]) + more
+def _listed(texts: list[str]) -> str:
+    more = f" and {len(texts) - LISTED} more experiments" if len(texts) > LISTED else ""
+    return ", ".join(texts[:LISTED]) + more
 
 
 def draws(runs: AgentRuns, resamples: int) -> np.ndarray:

@@ -88,11 +88,6 @@ class Losses:
     singular: Array  # bool, linearly dependent columns in some training set
 
 
-def tile_size(backend: str | None = None) -> int:
-    """Return the number of subsets in one batch on this kind of device."""
-    return TILE.get(backend or jax.default_backend(), WIDE)
-
-
 def binomials(n: int, size: int) -> np.ndarray:
     """Return [size, n + 1] int64: n over 1, …, n over `size`."""
     table = np.ones((size + 1, n + 1), np.int64)

@@ -255,7 +255,7 @@ class Problem:
         data: Any = None
         if tables:
             data = make(np.column_stack([free, shown, target]), swept, size, loss, folds)
-        tile, fixed = kernel.tile_size(), shown.shape[1]
+        tile, fixed = kernel.TILE.get(jax.default_backend(), kernel.WIDE), shown.shape[1]
         if data is None:
             start, fixed = ~np.isnan(forced).any(1), len(self.forced) + ones.shape[1]
             every = np.column_stack([free, forced, ones, target])

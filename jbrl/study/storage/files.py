@@ -131,7 +131,8 @@ def under(prefix: str, arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray
 def pack_json(content: Mapping[str, Any]) -> bytes:
     """Return the content of a .json file: the fields of `content`, at least one, and the seal."""
     text = json.dumps(content, indent=1).removesuffix("\n}") + ",\n "
-    return _sealed(text.encode() + _JSON_LABEL) + _JSON_END
+    body = text.encode() + _JSON_LABEL
+    return body + hashlib.sha256(body).hexdigest().encode() + _JSON_END
 
 
 def unpack_json(content: bytes) -> dict[str, Any]:
@@ -156,10 +157,6 @@ def _check_seal(content: bytes, labelled: bool) -> None:
     body, seal = memoryview(content)[:-DIGITS], content[-DIGITS:]
     if hashlib.sha256(body).hexdigest().encode() != seal:
         raise DamagedError("its content does not match its checksum")
-
-
-def _sealed(body: bytes) -> bytes:
-    return body + hashlib.sha256(body).hexdigest().encode()
 
 
 def read_json(path: Path) -> dict[str, Any] | None:

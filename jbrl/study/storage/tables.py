@@ -102,10 +102,12 @@ class Outcomes:
         """Return the score table without names: `row`, the number of a unit in `units`, and
         `score`.
         """
-        lengths = [len(found.returns) for _, found in self._done()]
-        rows = [k for k, unit in enumerate(self.listed) if self._finished(unit)]
-        scores = np.concatenate([np.zeros(0), *(found.returns for _, found in self._done())])
-        return pd.DataFrame({"row": np.repeat(np.array(rows, np.int64), lengths), "score": scores})
+        found = [self.found.get(unit["id"], _MISSING) for unit in self.listed]
+        done = [(k, one.returns) for k, one in enumerate(found) if one.status == "done"]
+        lengths = [len(scores) for _, scores in done]
+        rows = np.repeat(np.array([k for k, _ in done], np.int64), lengths)
+        scores = np.concatenate([np.zeros(0), *(scores for _, scores in done)])
+        return pd.DataFrame({"row": rows, "score": scores})
 
     def _done(self, *, failed: bool = False) -> list[tuple[Mapping[str, Any], Result]]:
         """Return the finished units; with `failed`, also those that failed with scores."""
@@ -115,9 +117,6 @@ class Outcomes:
             for unit, outcome in found
             if outcome.status == "done" or (failed and len(outcome.returns))
         ]
-
-    def _finished(self, unit: Mapping[str, Any]) -> bool:
-        return self.found.get(unit["id"], _MISSING).status == "done"
 
 
 def with_latency(units: pd.DataFrame) -> pd.DataFrame:
