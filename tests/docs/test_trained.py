@@ -27,18 +27,26 @@ def test_every_unit_of_the_study_is_kept():
 def test_imitation_is_as_the_page_says():
     """Of the kept rows: scores and processor seconds, in the mean over trainings."""
     rows = pd.read_csv(curves.KEPT, keep_default_na=False)
+    paired = pd.read_csv(curves.PAIRED)
     assert curves.TABLE.read_text() == curves.table(rows)
+    assert curves.PAIRED_TABLE.read_text() == curves.paired_table(paired)
     found = rows.groupby(curves.KEY[:-1])[["mean", "seconds"]].mean()
-    own, ppo = (
-        found.loc["GC", "DPT", "belief", 20_480],
-        found.loc["GC", "BeliefPPO", "belief", 76_800],
+    mean = found["mean"]
+    assert mean["GC", "DPT", "belief", 10_240] > mean["GC", "BeliefPPO", "belief", 56_320]
+    grid = mean["Grid", "DPT", "mean and belief", 10_240]
+    assert grid > mean["Grid", "BeliefPPO", "mean and belief", 49_152]
+    ahead = paired[paired["seconds"] == 60].set_index("problem")
+    low, high = (ahead["ahead"] + sign * 1.96 * ahead["error"] for sign in (-1, 1))
+    assert low["GC"] < 0 < high["GC"] and low["Grid"] > 0
+    assert (paired[paired["seconds"] < 60]["least"] > 0).all()
+    own, ann = (found.loc["GC", name].xs(10_240, level="budget")["mean"] for name in ("DPT", "ANN"))
+    assert round(own.item() - ann.item()) == 8
+    slow, quick = (
+        found.loc["GDL", "DPT", *key] for key in (("history", 20_480), ("belief", 10_240))
     )
-    assert abs(own["mean"] - ppo["mean"]) < 0.75 and 6 * own["seconds"] < ppo["seconds"]
-    for name, least in (("GC", 0.3), ("GDL", 0.02)):
-        slow, quick = (found.loc[name, "DPT", inputs, 20_480] for inputs in ("history", "belief"))
-        assert abs(slow["mean"] - quick["mean"]) < least and slow["seconds"] > 5 * quick["seconds"]
-    grid = found.loc["Grid", "DPT"].xs(10_240, level="budget")["mean"]
-    assert grid["belief"] < grid["history"] < grid["mean and belief"]
+    assert abs(slow["mean"] - quick["mean"]) < 0.015 and slow["seconds"] > 10 * quick["seconds"]
+    attention = mean["Grid", "DPT", "history", 768]
+    assert attention < mean["Grid", "DPT", "mean and belief", 1024] - 1
 
 
 def test_training_pays_with_an_accurate_prior():

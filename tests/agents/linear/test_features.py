@@ -13,6 +13,7 @@ from jbrl.agents.linear import features
 from jbrl.agents.linear.features import Fourier, Orders, Table, cosine_of_pi, features_of
 from jbrl.base.errors import JbrlError
 from jbrl.environments.spec import Box, Discrete
+from jbrl.play import compilation
 
 LOW, HIGH = (-1.0, 0.0, 2.0), (1.0, 0.5, 6.0)
 BASIS = Fourier(LOW, HIGH, 4, 6)  # 125 + 6 features
@@ -109,12 +110,14 @@ def one_step(basis, weights, trace, x, orders, decay, gradient, step):
 GRADIENT = np.float32([0.5, -1.0, 0.25])
 
 
-def played(basis, weights, traces, x, dependent, independent):
+def played(basis, weights, traces, x, dependent, independent, options=None):
+    """Args: options: of the compiler, as `compilation.options`; None: those of the tests."""
     fn = jax.vmap(one_step, in_axes=(None, 0, 0, 0, 0, None, None, None))
     both = Orders(jnp.int32(dependent), jnp.int32(independent), jnp.ones(len(x), bool))
     numbers = (jnp.float32(0.8), jnp.asarray(GRADIENT), jnp.float32(0.1))
-    found = jax.jit(fn, static_argnums=0)(basis, weights, traces, x, both, *numbers)
-    return [np.asarray(v) for v in found]
+    given = (weights, traces, x, both, *numbers)
+    lowered = jax.jit(fn, static_argnums=0).lower(basis, *given)
+    return [np.asarray(v) for v in lowered.compile(compiler_options=options)(*given)]
 
 
 @pytest.mark.first_case_quick
@@ -150,10 +153,10 @@ def test_no_bit_depends_on_the_other_lanes_of_a_group(monkeypatch):
 
 
 def test_lanes_in_turn_are_those_in_lockstep_to_the_bit(monkeypatch):
-    """CPUs take one lane after the other, other devices all together."""
+    """CPUs take one lane after the other, other devices all together; as users compile them."""
     basis = Fourier((0.0,) * 3, (1.0,) * 3, 8, 8)
     assert basis.capacity == 2 * basis.chunk
-    given = lanes(5, basis)
+    given = (*lanes(5, basis), compilation.options("cpu"))
     in_turn = played(basis, *given)
     monkeypatch.setattr(features.native, "by_device", lambda _, elsewhere, tasks: elsewhere(tasks))
     jax.clear_caches()
