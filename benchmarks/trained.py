@@ -23,7 +23,7 @@ import jax.numpy as jnp
 
 import jbrl
 from benchmarks import kept
-from jbrl.agents.prior_trained import ann, belief_ppo, dpt, rl2
+from jbrl.agents.prior_trained import belief_ppo, imitation, rl2
 from jbrl.environments.spec import Steps
 from jbrl.play import batching, compilation
 from jbrl.play.experiment import Run
@@ -36,11 +36,11 @@ COLLECT = {
         settings, parameters, given[:2], key, number
     ),
     "RL2": rl2.remember,
-    "ANN": lambda settings, _, given, key, number: ann.demonstrate(
+    "ANN": lambda settings, _, given, key, number: imitation.demonstrate(
         settings, given, key, number, lambda best, _: best
     ),
-    "DPT": lambda settings, parameters, given, key, number: ann.demonstrate(
-        settings, given, key, number, dpt.greedily(settings.network, parameters)
+    "DPT": lambda settings, parameters, given, key, number: imitation.demonstrate(
+        settings, given, key, number, imitation.greedily(settings.network, parameters)
     ),
 }
 SECONDS = 1.0  # of a round, about

@@ -34,9 +34,9 @@ from jbrl.agents.opps.opps import OPPSCS as OPPSCS
 from jbrl.agents.opps.opps import OPPSDS as OPPSDS
 from jbrl.agents.opps.ranking import Formula as Formula
 from jbrl.agents.opps.ranking import Linear as Linear
-from jbrl.agents.prior_trained.ann import ANN as ANN
 from jbrl.agents.prior_trained.belief_ppo import BeliefPPO as BeliefPPO
-from jbrl.agents.prior_trained.dpt import DPT as DPT
+from jbrl.agents.prior_trained.imitation import ANN as ANN
+from jbrl.agents.prior_trained.imitation import DPT as DPT
 from jbrl.agents.prior_trained.rl2 import RL2 as RL2
 from jbrl.agents.published import CoarseEpsilonGreedy as CoarseEpsilonGreedy
 from jbrl.agents.published import FrozenSBOSS as FrozenSBOSS

@@ -4,8 +4,8 @@ import pandas as pd
 import pytest
 
 from experiments import curves, trained
-from jbrl.agents.prior_trained.ann import ANN
 from jbrl.agents.prior_trained.belief_ppo import BeliefPPO
+from jbrl.agents.prior_trained.imitation import ANN
 from jbrl.agents.prior_trained.networks import Dense
 from jbrl.environments.spec import Steps
 from jbrl.problems.lookup import problem

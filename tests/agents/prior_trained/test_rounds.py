@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jbrl.agents.prior_trained import ann, belief_ppo, dpt, lifetimes, rl2, trained
+from jbrl.agents.prior_trained import belief_ppo, imitation, lifetimes, rl2, trained
 from jbrl.agents.prior_trained.rounds import MOST_GROUPS, Batch
 from jbrl.agents.prior_trained.trained import Lesson
 from jbrl.environments.spec import Steps
@@ -42,11 +42,11 @@ AGENTS: dict[str, Any] = {
         gc(),
     ),
     "ANN": lambda: (
-        ann.ANN(inputs="belief", hidden_width=4, hidden_layers=1, **SIZES),  # the cheapest
+        imitation.ANN(inputs="belief", hidden_width=4, hidden_layers=1, **SIZES),  # the cheapest
         gc(),
     ),
     "DPT": lambda: (
-        dpt.DPT(inputs="history", hidden_width=4, hidden_layers=1, heads=2, **SIZES),
+        imitation.DPT(inputs="history", hidden_width=4, hidden_layers=1, heads=2, **SIZES),
         gc(),
     ),
     "RL2": lambda: (
@@ -101,7 +101,7 @@ def dense(parameters: np.ndarray, inputs: np.ndarray, sizes: tuple[int, ...]) ->
 
 
 draw_numbers = jax.jit(lifetimes.draw_numbers, static_argnums=(2, 3))
-solve = jax.jit(ann.optimal_actions, static_argnums=3)
+solve = jax.jit(imitation.optimal_actions, static_argnums=3)
 
 
 @jax.jit

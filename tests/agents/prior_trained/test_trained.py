@@ -14,9 +14,8 @@ import numpy as np
 import pytest
 
 from jbrl.agents.prior_trained import belief_policy
-from jbrl.agents.prior_trained.ann import ANN
 from jbrl.agents.prior_trained.belief_ppo import BeliefPPO
-from jbrl.agents.prior_trained.dpt import DPT
+from jbrl.agents.prior_trained.imitation import ANN, DPT
 from jbrl.agents.prior_trained.rl2 import RL2
 from jbrl.base.errors import JbrlError
 from jbrl.base.parameters import check_parameters

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from jbrl.agents.opps.ranking import plans
-from jbrl.agents.prior_trained import ann, belief_policy, belief_ppo, lifetimes, rl2, rounds
+from jbrl.agents.prior_trained import belief_policy, belief_ppo, imitation, lifetimes, rl2, rounds
 from jbrl.agents.prior_trained.networks import Dense, Gru
 from jbrl.agents.prior_trained.rounds import MOST_GROUPS
 from jbrl.agents.prior_trained.trained import TRAINING
@@ -335,7 +335,9 @@ def test_labels_are_optimal_actions():
     prior = mixed()
     rows = jax.tree.map(jnp.asarray, lifetimes.rows_of(prior))
     thresholds = jnp.asarray(drawn_thresholds()[..., :8])
-    best = jax.jit(ann.optimal_actions, static_argnums=3)(rows, thresholds, prior.discount, 300)
+    best = jax.jit(imitation.optimal_actions, static_argnums=3)(
+        rows, thresholds, prior.discount, 300
+    )
     rewards = np.asarray(prior.mdps.rewards).reshape(6, 3)
     for n in range(8):
         transitions = np.zeros((6, 3), np.float32)
@@ -360,7 +362,7 @@ def test_the_agent_that_demonstrates_is_random_as_often_as_asked():
     best = jnp.asarray(np.repeat([[0.0], [1.0], [1.0], [0.0]], n, axis=1), jnp.float32)
     coins = jnp.asarray(np.random.default_rng(0).random(n), jnp.float32)
     for epsilon in (0.0, 0.4, 1.0):
-        found = jax.jit(ann.choose)(best, coins, jnp.full(n, epsilon, jnp.float32))
+        found = jax.jit(imitation.choose)(best, coins, jnp.full(n, epsilon, jnp.float32))
         shares = np.bincount(np.asarray(found), minlength=4) / n
         expected = epsilon / 4 + (1 - epsilon) * np.array([0, 0.5, 0.5, 0])
         assert (np.abs(shares - expected) <= 5 * np.sqrt(expected * (1 - expected) / n)).all()
