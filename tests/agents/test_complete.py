@@ -213,11 +213,11 @@ def test_numbers_are_at_most_as_far_apart_as_float32_holds():
 
 
 def test_play_takes_distributions_and_checks_the_other_parameters():
+    agent, _ = build(Weighted, {"share": {"uniform": [0, 1]}}, "agent")
+    given = {"prior": "GC", "n_environments": 6, "horizon": 20, "seed": 4}
+    np.testing.assert_array_equal(jbrl.play(agent, **given).returns, played(agent))
     table = {"alpha": {"uniform": [0.1, 0.5]}}
     agent, _ = build(AGENTS["Q-learning"].agent, table, "agent")
-    assert np.isfinite(
-        jbrl.play(agent, test="Chain-10s", n_environments=3, episodes=2).returns
-    ).all()
     wrong = dataclasses.replace(agent, base=dataclasses.replace(agent.base, epsilon=2.0))
     with pytest.raises(JbrlError, match="epsilon = 2"):
         jbrl.play(wrong, test="Chain-10s", n_environments=3, episodes=2)

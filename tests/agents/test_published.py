@@ -207,7 +207,7 @@ def test_sboss_samples_anew_after_a_transition_of_the_lost_half_whatever_it_has_
     assert due == renewed
 
 
-# Problem, episodes, least mean return of every lifetime.
+# Problem, episodes, least mean return of every lifetime; another quick test is that of the umbrella.
 KNOWN = [
     ("bsuite/bandit/5", 30, 1.0),
     ("bsuite/mnist/0", 30, 1.0),
@@ -222,7 +222,7 @@ KNOWN = [
 ]
 
 
-@pytest.mark.first_case_quick
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "episodes", "least"), KNOWN)
 def test_returns_are_those_that_are_known(name, episodes, least):
     played = play(Scripted(), test=name, n_environments=4, episodes=episodes)

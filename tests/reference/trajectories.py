@@ -25,38 +25,35 @@ def prior_of(name, horizon=250, discount=DISCOUNT):
 
 
 @functools.partial(jax.jit, static_argnames="unit")
-def play_all(agent, prior, drawn, key, index, *, unit=True):
-    """Trajectories of an agent that learns on `prior` [N], in MDPs number `index` [N] drawn
-    from `drawn`.
-    """
+def draw_all(prior, key, index, *, unit=True):
+    """Inputs of rollouts in MDPs number `index` [N] drawn from a prior."""
+
+    def one(number):
+        mdp = draw_mdp(stream(key, number, "mdp"), prior.mdps, unit=unit)
+        return draw_inputs(mdp, key, number, prior.horizon)
+
+    return jax.vmap(one)(index)
+
+
+@jax.jit
+def play_all(agent, prior, key, inputs):
+    """Trajectories of an agent that learns on `prior`."""
     knowledge = agent.train(jax.random.fold_in(key, 2**32 - 1), prior)
-
-    def lane(number):
-        mdp = draw_mdp(stream(key, number, "mdp"), drawn.mdps, unit=unit)
-        return play_steps(
-            agent, knowledge, draw_inputs(mdp, key, number, prior.horizon), keep=True
-        )[0]
-
-    return jax.vmap(lane)(index)
+    return jax.vmap(lambda one: play_steps(agent, knowledge, one, keep=True)[0])(inputs)
 
 
 def decisions(agent, prior, test=None, *, n_environments=24, horizon=80, seed=3):
     """Play and record: a list of (MDP number, [(x, u, y, uniforms [2], key)]) with what happened at
     each step.
     """
-    told, drawn, key = (
-        prior_of(prior, horizon),
-        prior_of(test or prior, horizon),
-        jax.random.key(seed),
-    )
-    moves = play_all(
-        as_arrays(agent), told, drawn, key, jnp.arange(n_environments, dtype=jnp.int32)
-    )
-    for index in range(n_environments):
-        keys = jax.random.split(stream(key, np.int32(index), "agent"), horizon)
-        uniforms = (np.asarray(jax.random.key_data(keys)) >> 8) / 2**24
-        states, actions = np.asarray(moves.states)[index], np.asarray(moves.actions)[index]
-        yield index, list(zip(states[:-1], actions, states[1:], uniforms, keys, strict=True))
+    key, numbers = jax.random.key(seed), jnp.arange(n_environments, dtype=jnp.int32)
+    inputs = draw_all(prior_of(test or prior, horizon), key, numbers)
+    moves = play_all(as_arrays(agent), prior_of(prior, horizon), key, inputs)
+    uniforms = (np.asarray(jax.random.key_data(inputs.keys)) >> 8) / 2**24
+    states, actions = np.asarray(moves.states), np.asarray(moves.actions)
+    for i in range(n_environments):
+        rows = states[i, :-1], actions[i], states[i, 1:], uniforms[i], inputs.keys[i]
+        yield i, list(zip(*rows, strict=True))
 
 
 def transition(x, action, y, reward=0.0):

@@ -19,7 +19,7 @@ from jbrl.problems.lookup import problem
 from jbrl.problems.prior import DirichletPrior
 from jbrl.rollout.contract import as_arrays
 from jbrl.rollout.steps import discounted
-from tests.reference.trajectories import KEY, play_all, transition
+from tests.reference.trajectories import KEY, draw_all, play_all, transition
 
 RESET = jax.jit(lambda agent, told: agent.reset(KEY, told))
 ACT = jax.jit(lambda agent, key, state, x: agent.act(key, state, x))
@@ -196,7 +196,8 @@ def returns(simulations: int, n: int = 1600) -> np.ndarray:
     agent = as_arrays(BAMCP(simulations, TINY_HORIZON, 1.0, max_simulations=512))
     prior = DirichletPrior(TINY, jnp.float32(TINY_DISCOUNT), TINY_HORIZON)
     numbers = jnp.arange(n, dtype=jnp.int32)
-    moves = play_all(agent, prior, prior, jax.random.key(2), numbers, unit=False)
+    key = jax.random.key(2)
+    moves = play_all(agent, prior, key, draw_all(prior, key, numbers, unit=False))
     return discounted(np.asarray(moves.rewards), TINY_DISCOUNT)
 
 
@@ -216,7 +217,7 @@ def test_improves_with_simulations_up_to_the_bayes_optimal_return():
 def test_chooses_the_bayes_optimal_action_wherever_it_matters():
     # c near the range of a return, 2 / (1 - 0.7): with c = 1 a quarter of the decisions are still
     # wrong after 16,000 simulations.
-    agent = as_arrays(BAMCP(simulations=4000, depth=TINY_HORIZON, exploration=6.0))
+    agent = as_arrays(BAMCP(simulations=1000, depth=TINY_HORIZON, exploration=6.0))
     rng, keys = np.random.default_rng(0), jax.random.split(jax.random.key(0), 10)
     checked = wrong = 0
     for _ in range(20):

@@ -2,6 +2,7 @@
 
 import functools
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -12,7 +13,11 @@ from jbrl.base.errors import JbrlError
 from jbrl.mdp.dirichlet import distribution
 from jbrl.mdp.gittins import Arm
 from jbrl.problems.prior import DirichletPrior
-from tests.reference.trajectories import KEY, transition
+from jbrl.rollout.steps import discounted
+from tests.reference.trajectories import KEY, draw_all, play_all, prior_of, transition
+
+TRAIN = jax.jit(jbrl.agents.Gittins().train)
+OBSERVE = jax.jit(lambda state, seen: jbrl.agents.Gittins().observe(KEY, state, seen))
 
 
 @pytest.mark.parametrize(
@@ -39,12 +44,17 @@ def test_it_pulls_arms_of_the_greatest_index_and_earns_the_optimum():
     mean is within four standard errors of the optimum, which fails once in 16,000 runs; seeds are
     fixed.
     """
-    problem, limits = 'Bandit(arms=2,prior="1 1; 1 3")', {"discount": 0.7, "horizon": 24}
-    known = jbrl.bound(problem, decisions=24, **limits)
-    played = jbrl.play("Gittins", prior=problem, n_environments=1024, record=True, **limits)
-    assert abs(played.returns.mean() - known.lower) <= 4 * played.returns.std() / 32
+    problem, key = 'Bandit(arms=2,prior="1 1; 1 3")', jax.random.key(0)
+    known, prior = (
+        jbrl.bound(problem, decisions=24, discount=0.7, horizon=24),
+        prior_of(problem, 24, 0.7),
+    )
+    inputs = draw_all(prior, key, jnp.arange(1024, dtype=jnp.int32), unit=False)
+    played = play_all(jbrl.agents.Gittins(), prior, key, inputs)
+    returns = discounted(np.asarray(played.rewards), 0.7)
+    assert abs(returns.mean() - known.lower) <= 4 * returns.std() / 32
     index = functools.cache(lambda wins, losses: Arm((0.0, 1.0), (losses, wins)).index(0.49)[0])
-    states, actions = (played.trajectories[key][:8] for key in ("states", "actions"))
+    states, actions = np.asarray(played.states)[:8], np.asarray(played.actions)[:8]
     for lane in range(len(states)):
         beliefs = [[1.0, 1.0], [1.0, 3.0]]
         for t in range(0, 24, 2):
@@ -62,10 +72,8 @@ def test_any_state_may_be_that_of_the_bandit(first):
         np.roll(array, first, (0, 2)) for array in (known.concentrations, known.rewards)
     )
     prior = DirichletPrior(distribution(weights, rewards, first), jnp.float32(0.7), 4)
-    agent = jbrl.agents.Gittins()
-    state = agent.train(KEY, prior)
-    lost = agent.observe(KEY, state, transition(first, 1, (first + 1) % 3))
-    for outcome in (lost, agent.observe(KEY, lost, transition((first + 1) % 3, 0, first))):
+    lost = OBSERVE(TRAIN(KEY, prior), transition(first, 1, (first + 1) % 3))
+    for outcome in (lost, OBSERVE(lost, transition((first + 1) % 3, 0, first))):
         np.testing.assert_array_equal(outcome.counts, [[0, 0], [1, 0]])
 
 

@@ -7,7 +7,6 @@ import zlib
 import numpy as np
 import pytest
 
-import jbrl
 from benchmarks.twins import planner
 from jbrl.agents.bayes.look_ahead import BEYOND, LookAheadAgent, LookAheadStrategy
 from jbrl.environments.spec import Steps
@@ -84,17 +83,22 @@ def test_its_choices_are_greedy_and_earn_the_exact_value_at_the_horizon(name, fi
             assert value == pytest.approx(exact(mdps, DISCOUNT, horizon), abs=1e-9)
 
 
-def test_its_twin_decides_alike():
-    """The nodes in the first decisions, then BEB, which has learned from them."""
+def test_its_twin_decides_alike_beyond_what_the_prior_excludes_too():
+    """The nodes until a decision or a state that the prior excludes ends the look-ahead, then BEB,
+    which has learned from them.
+    """
     found = strategy(find("GC"), 80, 0.95, decisions=3, beta=2.5)
-    for _, steps in decisions(found, "GC"):
-        node, twin = found.first[steps[0][0]], planner.BEB(find("GC").mdps, 2.5)
-        for x, u, y, *_ in steps[:3]:
+    ends = set()
+    for _, steps in decisions(found, "GC", "UGC"):
+        node, twin, t = found.first[steps[0][0]], planner.BEB(find("GC").mdps, 2.5), 0
+        while node != BEYOND:
+            x, u, y, *_ = steps[t]
             assert found.actions[node] == u
             twin.observe(x, u, y)
-            node = found.after[node, y]
-        assert node == BEYOND
-        assert disagreements(steps[3:], twin) == []
+            node, t = found.after[node, y], t + 1
+        ends.add(t)
+        assert disagreements(steps[t:], twin) == []
+    assert ends == {1, 2, 3}
 
 
 def test_a_search_goes_on_where_it_was_with_the_same_choices():
@@ -111,14 +115,3 @@ def test_a_search_goes_on_where_it_was_with_the_same_choices():
     assert choices == {"first": 1790091467, "states": 2045733008, "actions": 1280110712} | {
         "after": 3587541060
     }
-
-
-def test_what_the_prior_excludes_ends_the_look_ahead():
-    """Plays an MDP in which each state may follow; its own prior excludes one."""
-    weights = np.array([[[1, 1, 0]] * 2, [[0, 1, 1]] * 2, [[1, 0, 1]] * 2], float)
-    rewards = np.broadcast_to(np.eye(3)[:, None], weights.shape)
-    told, test = (problem((counts, rewards)) for counts in (weights, weights + 1))
-    played = jbrl.play(
-        LookAheadAgent(), prior=told, test=test, n_environments=64, horizon=12, record=True
-    )
-    assert np.isfinite(played.returns).all()

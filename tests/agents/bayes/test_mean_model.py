@@ -34,6 +34,7 @@ from tests.reference.trajectories import (
     KEY,
     decisions,
     disagreements,
+    draw_all,
     play_all,
     prior_of,
     transition,
@@ -102,10 +103,8 @@ def test_own_pace_or_in_step_is_the_same(test):
     # as many decisions and MDPs as above: the same program
     agents, prior = (EpsilonGreedy(0.2), InStep(EpsilonGreedy(0.2))), prior_of(test, 80)
     assert [isinstance(agent, Stepwise) for agent in agents] == [True, False]
-    own_pace, in_step = (
-        play_all(as_arrays(agent), prior, prior, KEY, jnp.arange(24, dtype=jnp.int32))
-        for agent in agents
-    )
+    inputs = draw_all(prior, KEY, jnp.arange(24, dtype=jnp.int32))
+    own_pace, in_step = (play_all(as_arrays(agent), prior, KEY, inputs) for agent in agents)
     jax.tree.map(np.testing.assert_array_equal, own_pace, in_step)
 
 

@@ -148,13 +148,13 @@ def test_a_budget_that_ends_before_the_box_is_split_is_refused(budget, draws, va
 
 @pytest.fixture(scope="module")
 def trials():
-    """Trials of formulas of two variables on GC, 100 decisions."""
-    made = Trials(prior_of("GC", 100), 0.95, KEY, jax.devices())
+    """Trials of formulas of two variables on GC."""
+    made = Trials(prior_of("GC", DECISIONS), 0.95, KEY, jax.devices()[:1])
     made.compile([formula_policies(TWO)], 10)
     return made
 
 
-TWO = [e for e in formula_set("F3") if len(e.variables) == 2]
+TWO, DECISIONS = [e for e in formula_set("F3") if len(e.variables) == 2][1::2], 40
 
 
 @pytest.mark.first_case_quick
@@ -163,7 +163,7 @@ def test_pulls_are_those_of_the_twin(trials):
     arms, numbers = np.arange(len(TWO)), np.arange(len(TWO)) % 3
     returns = trials(formula_policies(TWO), arms, numbers)
     wanted = [
-        trial(Twin(problem("GC").mdps, e.tokens), problem("GC").mdps, KEY, a, n, 100)
+        trial(Twin(problem("GC").mdps, e.tokens), problem("GC").mdps, KEY, a, n, DECISIONS)
         for e, a, n in zip(TWO, arms, numbers, strict=True)
     ]
     assert 0 < np.isnan(wanted).sum() < len(TWO) / 2

@@ -51,7 +51,8 @@ def test_weights_are_drawn_by_fan_in_and_cut_at_two_deviations():
 
 
 def test_the_first_layer_alone_counts_its_inputs_otherwise():
-    usual, padded = (Mlp(8, (4, 4)).init(KEY, fan_in) for fan_in in (None, 2))
+    init = jax.jit(Mlp(8, (4, 4)).init, static_argnums=1)
+    usual, padded = (init(KEY, fan_in) for fan_in in (None, 2))
     np.testing.assert_allclose(padded[0].weights, 2 * usual[0].weights, rtol=1e-6)
     np.testing.assert_array_equal(padded[1].weights, usual[1].weights)
 
@@ -166,8 +167,9 @@ def test_the_backward_pass_of_few_rows_is_that_of_a_product(monkeypatch):
 
 
 def test_actions_of_lanes_come_with_their_log_probabilities():
-    logits = jnp.log(jnp.array([[1.0, 4.0], [2.0, 2.0], [5.0, 2.0]], jnp.float32))
-    action, logs = selection.softmax_sample_lanes(logits, jnp.array([0.3, 0.9], jnp.float32))
+    logits = np.log(np.array([[1.0, 4.0], [2.0, 2.0], [5.0, 2.0]], np.float32))
+    sample = jax.jit(selection.softmax_sample_lanes)
+    action, logs = sample(logits, np.array([0.3, 0.9], np.float32))
     assert action.tolist() == [1, 2]
     np.testing.assert_allclose(logs, np.log([2 / 8, 2 / 8]), rtol=1e-5)
 

@@ -117,10 +117,11 @@ def test_batched_is_one_by_one_whatever_the_batch():
     same(uct.search(tasks[0]), alone[0])
 
 
-def test_what_lanes_have_in_common_need_not_be_repeated():
+def test_maps_may_be_nested_and_need_not_repeat_what_lanes_have_in_common():
     tasks = stack([task(seed, rewards=task(0).rewards) for seed in range(5)])
+    explorations = jnp.array([0.5, 10.0])
     axes = dataclasses.replace(
-        jax.tree.map(lambda _: 0, tasks), rewards=None, discount=None, kept=None
+        jax.tree.map(lambda _: 0, tasks), rewards=None, discount=None, kept=None, exploration=None
     )
     shared = dataclasses.replace(
         tasks,
@@ -128,17 +129,12 @@ def test_what_lanes_have_in_common_need_not_be_repeated():
         discount=tasks.discount[0],
         kept=jax.tree.map(lambda v: v[0], tasks.kept),
     )
-    same(jax.jit(jax.vmap(uct.search, in_axes=(axes,)))(shared), SEARCHES(tasks))
 
+    def explore(c: jax.Array, given: SearchTask) -> uct.Root:
+        return jax.vmap(uct.search, (axes,))(dataclasses.replace(given, exploration=c))
 
-def test_maps_may_be_nested():
-    tasks = stack([task(seed) for seed in range(5)])
-    explorations = jnp.array([0.5, 10.0])
-
-    def explore(c: jax.Array) -> uct.Root:
-        return jax.vmap(lambda t: uct.search(dataclasses.replace(t, exploration=c)))(tasks)
-
-    grid = jax.tree.map(np.asarray, jax.jit(jax.vmap(explore))(explorations))
+    explored = jax.jit(jax.vmap(explore, (0, None)))(explorations, shared)
+    grid = jax.tree.map(np.asarray, explored)
     for i, c in enumerate(explorations):
         expected = SEARCHES(dataclasses.replace(tasks, exploration=jnp.full(5, c)))
         same(jax.tree.map(lambda v, i=i: v[i], grid), expected)
@@ -181,9 +177,8 @@ def test_lockstep_in_groups_is_lockstep(monkeypatch):
 
 
 def test_a_full_tree_stops_growing_and_goes_on_counting():
-    full = task(0, kept=uct.nothing_kept(8, A), capacity=8)
-    root = SEARCH(full)
-    assert int(root.kept.size) == 8 and root.visits.sum() == K
+    root = SEARCH(task(0, simulations=jnp.int32(300)))
+    assert int(root.kept.size) == CAPACITY and root.visits.sum() == 300
 
 
 def budgets(count: int) -> list[SearchTask]:
@@ -195,19 +190,14 @@ def budgets(count: int) -> list[SearchTask]:
 
 
 def test_groups_of_lanes_search_as_one_lane_does_also_where_the_last_group_is_not_full():
-    tasks = budgets(native.LANES + 3)
-    grouped = jax.jit(jax.vmap(uct_groups.search))(stack(tasks))
-    assert uct_groups.worthwhile(stack(tasks))
-    for i, alone in enumerate(tasks):
+    """They share what lanes have in common, the rewards."""
+    tasks = stack(budgets(native.LANES + 3))
+    assert uct_groups.worthwhile(tasks)
+    axes = dataclasses.replace(jax.tree.map(lambda _: 0, tasks), rewards=None)
+    shared = dataclasses.replace(tasks, rewards=tasks.rewards[0])
+    grouped = jax.jit(jax.vmap(uct_groups.search, (axes,)))(shared)
+    for i, alone in enumerate(budgets(native.LANES + 3)):
         same(jax.tree.map(lambda v, i=i: v[i], grouped), SEARCH(alone))
-
-
-def test_groups_share_what_lanes_have_in_common():
-    tasks = [task(i, kept=None, rewards=task(0).rewards) for i in range(native.LANES)]
-    axes = dataclasses.replace(jax.tree.map(lambda _: 0, stack(tasks)), rewards=None, depth=None)
-    shared = dataclasses.replace(stack(tasks), rewards=tasks[0].rewards, depth=tasks[0].depth)
-    grouped = jax.jit(jax.vmap(uct_groups.search, in_axes=(axes,)))(shared)
-    same(grouped, SEARCHES(stack(tasks)))
 
 
 def test_groups_are_for_new_trees_in_small_problems():
