@@ -207,7 +207,7 @@ def test_sboss_samples_anew_after_a_transition_of_the_lost_half_whatever_it_has_
     assert due == renewed
 
 
-# Problem, episodes, least mean return of every lifetime; another quick test is that of the umbrella.
+# Problem, episodes, least mean return of every lifetime. The umbrella, below, is always tested.
 KNOWN = [
     ("bsuite/bandit/5", 30, 1.0),
     ("bsuite/mnist/0", 30, 1.0),
