@@ -158,12 +158,20 @@ def paired_table(found: pd.DataFrame) -> str:
         (
             one.problem,
             str(one.seconds),
-            f"{one.ahead:+.2f} ± {1.96 * one.error:.2f}".replace("-", "−"),
-            f"{one.least:+.2f} to {one.greatest:+.2f}" if one.least < one.greatest else "one each",
+            f"{_signed(one.ahead)} ± {1.96 * one.error:.2f}",
+            _between(one.least, one.greatest),
         )
         for one in found.itertuples()
     ]
     return kept.table(header, lines, texts=1)
+
+
+def _between(least: float, greatest: float) -> str:
+    return f"{_signed(least)} to {_signed(greatest)}" if least < greatest else "one each"
+
+
+def _signed(number: float) -> str:
+    return f"{number:+.2f}".replace("-", "−")
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

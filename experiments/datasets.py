@@ -20,7 +20,7 @@ COLUMNS = "columns.csv"
 ABOUT = {
     "castronovo2016": (
         "Castronovo et al. 2016, played again",
-        "620 units (agent with parameters, prior, problem) of 500 MDPs and 250 decisions",
+        "634 units (agent with parameters, prior, problem) of 500 MDPs and 250 decisions",
         "jbrl run experiments/paper-cpu.toml",
         "",
         "2.5 h of 2 cores, shared with other work",

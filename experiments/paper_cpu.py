@@ -44,7 +44,7 @@ STATIC = ROOT / "docs" / "_static"
 SMALLER, CORRECTED, PROGRAMMED = "¹²³"  # marks of a smaller budget, a misprint, a defect
 DECIMALS = 3  # of the returns that are kept
 ALGORITHMS = tuple(dict.fromkeys(published.cells()["algorithm"]))
-TRAINED = ("ANN", "BeliefPPO", "RL2")
+TRAINED = ("ANN", "BeliefPPO", "RL2", "DPT")
 PROGRAM = ("Soft-max-published", "SBOSS-published", "BEB-published")
 DOTS = 110  # per inch
 # tables of an archive, and the columns by which a row belongs to a unit
@@ -77,7 +77,7 @@ def main() -> None:
 
 
 def add(folder: Path, kept: Path = KEPT) -> None:
-    """Add results to an archive. Units that it has are replaced.
+    """Add results to an archive. Units that it has are replaced by those that have been played.
 
     `study.json` lists under "added" which units they are, with versions and machine.
     """
@@ -85,17 +85,24 @@ def add(folder: Path, kept: Path = KEPT) -> None:
         more = Path(place)
         jbrl.Results(folder).archive(more, decimals=DECIMALS)
         old, new = (json.loads((one / "study.json").read_text()) for one in (kept, more))
-        units = pd.read_parquet(more / "units.parquet")["algorithm"].value_counts(sort=False)
+        units = pd.read_parquet(more / "units.parquet").query("status != 'missing'")
+        units.to_parquet(more / "units.parquet", index=False)
         for name, columns in UNIT.items():
             if (table := more / f"{name}.parquet").is_file():
                 joined = replaced(kept / table.name, table, columns)
                 joined.to_parquet(kept / table.name, compression="zstd", index=False)
-    part = {"units": units.to_dict(), "versions": new["versions"], "machine": new["machine"]}
+    count = units["algorithm"].value_counts(sort=False).to_dict()
+    part = {"units": count, "versions": new["versions"], "machine": new["machine"]}
+    names = {one["name"] for one in old["experiments"]}
     listed = {
-        name: old[name] + [entry for entry in new[name] if entry not in old[name]]
-        for name in ("experiments", "agents")
+        "experiments": [one for one in new["experiments"] if one["name"] not in names],
+        "agents": [one for one in new["agents"] if one not in old["agents"]],
     }
-    whole = {**old, **listed, "added": [*old.get("added", ()), part]}
+    whole = {
+        **old,
+        **{name: old[name] + extra for name, extra in listed.items()},
+        "added": [*old.get("added", ()), part],
+    }
     (kept / "study.json").write_text(json.dumps(whole, indent=1) + "\n")
 
 

@@ -1,10 +1,11 @@
-"""Draw which algorithm is best on GC of 3 to 10 states within limits of offline time and latency,
-and tabulate it on docs/which-agent.md.
+"""Draw which algorithm is best within limits of offline time and latency, on GC of 3 to 10 states
+and on three other families, and tabulate it on docs/which-agent.md.
 
-python experiments/price_of_time.py [DIR]
+python experiments/price_of_time.py [DIR] [--add]
 
 DIR holds results of experiments/price-of-time.toml: they are archived in
-experiments/published/price-of-time. Without DIR, figure and table are made from what is kept there.
+experiments/published/price-of-time, or, with --add, added to what is kept there. Without DIR,
+figure and table are made from what is kept.
 """
 
 import sys
@@ -17,7 +18,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
 import jbrl
+from experiments import paper_cpu
 from jbrl.report import axes as parts
 from jbrl.report.html import alone
 from jbrl.report.sections import Section
@@ -70,8 +74,9 @@ def figure(contests: dict[str, Contest]) -> parts.Drawing:
     """
     maps = {name: regions(contest) for name, contest in contests.items()}
     looks = parts.styles(sorted(next(iter(contests.values())).scores["algorithm"].unique()))
-    drawing = parts.Drawing(Figure(figsize=(2 * parts.WIDTH, 5.2)), wide=True)
-    panels = drawing.figure.subplots(len(maps) // COLUMNS, COLUMNS, sharex=True, sharey=True)
+    rows = len(maps) // COLUMNS
+    drawing = parts.Drawing(Figure(figsize=(2 * parts.WIDTH, 0.8 + 2.2 * rows)), wide=True)
+    panels = drawing.figure.subplots(rows, COLUMNS, sharex=True, sharey=True)
     for panel, (name, table) in zip(panels.flat, maps.items(), strict=True):
         _panel(panel, table, looks)
         panel.set_title(name, fontsize=9.6)
@@ -129,7 +134,9 @@ def table(contests: dict[str, Contest]) -> str:
 
 def main(arguments: list[str]) -> None:
     """Keep the scores of a study; draw the figure and write the table."""
-    if arguments:
+    if "--add" in arguments:
+        paper_cpu.add(Path(arguments[0]), KEPT)
+    elif arguments:
         jbrl.Results(arguments[0]).archive(KEPT, decimals=3)
     found = contests(jbrl.Results(KEPT).sections())
     FIGURE.write_text(alone(figure(found).figure), encoding="utf-8")

@@ -34,10 +34,10 @@ def test_imitation_is_as_the_page_says():
     mean = found["mean"]
     assert mean["GC", "DPT", "belief", 10_240] > mean["GC", "BeliefPPO", "belief", 56_320]
     grid = mean["Grid", "DPT", "mean and belief", 10_240]
-    assert grid > mean["Grid", "BeliefPPO", "mean and belief", 49_152]
+    assert grid > mean["Grid", "BeliefPPO", "mean and belief", 49_152] - 0.1
     ahead = paired[paired["seconds"] == 60].set_index("problem")
     low, high = (ahead["ahead"] + sign * 1.96 * ahead["error"] for sign in (-1, 1))
-    assert low["GC"] < 0 < high["GC"] and low["Grid"] > 0
+    assert all(low[name] < 0 < high[name] for name in ("GC", "GDL")) and low["Grid"] > 0
     assert (paired[paired["seconds"] < 60]["least"] > 0).all()
     own, ann = (found.loc["GC", name].xs(10_240, level="budget")["mean"] for name in ("DPT", "ANN"))
     assert round(own.item() - ann.item()) == 8
@@ -101,7 +101,7 @@ def test_no_other_agent_is_ahead_of_half_an_hour(experiment, budget, agents, beh
         of_experiment(trained.jbrl.Results(trained.KEPT).returns, experiment), experiment, budget
     )
     others = of_experiment(trained.jbrl.Results(PAPER).returns, experiment)
-    others = others.drop(columns=["ANN", "BeliefPPO", "RL2", "Optimal"], level="algorithm")
+    others = others.drop(columns=["ANN", "BeliefPPO", "DPT", "RL2", "Optimal"], level="algorithm")
     assert others.shape == (500, agents)
     for key in others:
         assert standard_errors(mine[:500] - others[key]) >= -behind
