@@ -256,8 +256,10 @@ def misses(numbers: Iterable[int]) -> int:
 
 
 def test_few_brackets_are_false():
-    """One of each kind. Two misses of 5 at 95 % occur once in 44 runs; seeds are fixed."""
-    assert misses([*range(4), BANDITS[0]]) <= 1
+    """An ordinary problem, one with a rare outcome, and a bandit. Two misses of 3 at 95 % occur
+    once in 138 runs; seeds are fixed.
+    """
+    assert misses([0, 1, BANDITS[0]]) <= 1
 
 
 @pytest.mark.slow
