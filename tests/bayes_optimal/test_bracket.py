@@ -203,7 +203,8 @@ def test_what_a_study_has_found_may_earn_the_lower_end(tmp_path):
     found = results.learned_on(jbrl.problem(small).digest)
     assert [name.rpartition(", ")[0] for name in found] == ["OPPS-DS by 50 lifetimes"]
     assert not results.learned_on(jbrl.problem("UGC").digest)
-    asked = [*"--horizon 3 --decisions 1 --played 5000 --strategies".split(), f"{tmp_path}/study"]
+    asked = ["--horizon", "3", "--decisions", "1", "--played", "5000"]
+    asked += ["--strategies", str(tmp_path / "study")]
     arguments = ["bound", small, *asked, "--out", str(tmp_path / "bound")]
     result = CliRunner().invoke(app, arguments)
     assert result.exit_code == 0, result.output
