@@ -5,6 +5,8 @@ python experiments/bounds/collect.py run OUT [--strategies STUDY] [NAME…]
     computes those that are missing, pieces in OUT, and writes a JSON file each beside this script;
     STUDY has results of experiments/trained.toml, whose policies may earn the lower ends of the
     deepest brackets
+python experiments/bounds/collect.py lower OUT NAME…
+    computes lower ends of brackets that are kept anew, where they are not certified or may rise
 python experiments/bounds/collect.py table
     writes jbrl/stats/brackets.csv, all brackets to experiments/published/brackets.csv, and the
     table of docs/bounds.md
@@ -44,6 +46,8 @@ DECISIONS = {
 }
 # agents that compete for a lower end with what the look-ahead suggests
 AGENTS: dict[str, dict[str, dict]] = {
+    "GC": {"DPT": {"budget": 3_072_000}},
+    "Grid": {"DPT": {"budget": 307_200, "inputs": "mean and belief"}},
     "UGrid": {"OPPS-DS": {}},
     "UGC": {"OPPS-DS": {}, "DPT": {"budget": 102_400}},
     "UGDL": {"OPPS-DS": {}, "DPT": {"budget": 102_400}},
@@ -83,13 +87,36 @@ def run(out: Path, study: Path | None, names: list[str]) -> None:
     for name, decisions in dict.fromkeys([*tasks, *DECISIONS.items()]):
         if (names and name not in names) or file(name, decisions).exists():
             continue
-        of_name = AGENTS.get(name, {}).items()
-        more: dict = {"agents": {agent: jbrl.AGENTS[agent].agent(**how) for agent, how in of_name}}
-        if study and DECISIONS.get(name) == decisions:
-            more = {"agents": strategies(study, name), "played": PLAYED.get(name)}
+        more: dict = competing(name) if DECISIONS.get(name) == decisions else {}
+        if study and more:
+            more["agents"] |= strategies(study, name)
         found = jbrl.bound(name, decisions=decisions, out=out, **more).as_dict()
         file(name, decisions).write_text(json.dumps(found, indent=1) + "\n")
         print(f"{name}, {decisions} decisions: {found['lower']:.4g} to {found['upper']:.4g}")
+
+
+def competing(name: str) -> dict:
+    """Return the agents that compete for a lower end, and the MDPs in which the best one plays."""
+    import jbrl
+
+    agents = {agent: jbrl.AGENTS[agent].agent(**how) for agent, how in AGENTS.get(name, {}).items()}
+    return {"agents": agents, "played": PLAYED.get(name)}
+
+
+def lower(out: Path, names: Sequence[str]) -> None:
+    """Put new lower ends, which do not depend on what the upper ones rest on, into kept brackets,
+    where those are not certified or less.
+    """
+    import jbrl
+
+    for name in names:
+        kept = load(name, DECISIONS[name]) or {}
+        found = jbrl.bound(name, decisions=1, out=out, **competing(name)).as_dict()
+        if found["lower"] > kept["lower"] or not kept["lower_end"].get("assumes"):
+            kept |= {side: found[side] for side in ("lower", "lower_end")}
+            kept["certified"] = certified(kept) == "both ends"
+            file(name, DECISIONS[name]).write_text(json.dumps(kept, indent=1) + "\n")
+        print(f"{name}: {kept['lower']:.4g}, with {found['lower']:.4g} now")
 
 
 def load(name: str, decisions: int) -> dict | None:
@@ -215,6 +242,8 @@ if __name__ == "__main__":
             run(Path(out), Path(study), names)
         case ["run", out, *names]:
             run(Path(out), None, names)
+        case ["lower", out, *names]:
+            lower(Path(out), names)
         case ["table"]:
             table()
         case ["draw"]:
