@@ -10,7 +10,7 @@ from jax import lax
 from jbrl.base.pytree import record
 from jbrl.environments.environment import as_arrays, drawn
 
-T = 5100  # more than the longest episode
+T, SHORT = 5100, 1100  # more steps than the longest episode, than most
 LANES = 4
 TRACES = []
 
@@ -86,12 +86,12 @@ def on_host(tree):
     return jax.tree.map(np.asarray, tree)
 
 
-def play(environment, seed=0):
+def play(environment, seed=0, steps=T):
     """The lanes' environments, their actions, the words of their first resets and their logs, as
     NumPy arrays.
     """
     lanes, keys = lifetimes(environment, seed)
-    actions = some_actions(environment.spec.actions.n, seed)
+    actions = some_actions(environment.spec.actions.n, seed, steps=steps)
     first, log = on_host(together(lanes, keys, actions))
     return lanes, actions, first, log
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from jbrl.environments.cartpole import CartPole, CartPoleState
 from jbrl.environments.environment import as_arrays
 from tests.environments import playing
-from tests.environments.playing import LANES, T, episodes, lane, one_step
+from tests.environments.playing import LANES, SHORT, episodes, lane, one_step
 
 KEY = jax.random.key(0)
 PHYSICS = ("pole_mass", "half_length", "cart_mass", "gravity")
@@ -40,7 +40,7 @@ def twin_step(state, u, physics):
 def test_every_step_is_that_of_a_twin_in_double_precision(settings):
     """One step at a time, from the state that was played: errors of single precision only."""
     environment = CartPole(**settings)
-    lanes, actions, _, log = playing.play(environment)
+    lanes, actions, _, log = playing.play(environment, steps=SHORT)
     for i in range(LANES):
         played = lane(log, i)
         physics = [np.float64(getattr(lanes, name)[i]) for name in PHYSICS]
@@ -53,7 +53,7 @@ def test_every_step_is_that_of_a_twin_in_double_precision(settings):
         over = (np.abs(after[:, 2]) > np.pi / 15) | (np.abs(after[:, 0]) >= 2.4)
         assert (over[ends] | (lengths == environment.max_steps)).all()
         assert not over[~played.step.terminated].any()
-        starts = np.concatenate([[0], ends[ends < T - 1] + 1])
+        starts = np.concatenate([[0], ends[ends < SHORT - 1] + 1])
         assert not played.before[starts].any()
 
 
@@ -89,7 +89,7 @@ def test_balancing_lasts_until_the_time_is_up_and_one_action_does_not():
     pushing one way alone ends within a second.
     """
     lanes, keys = playing.lifetimes(CartPole(spread=0.0))
-    log = playing.on_host(playing.together(lanes, keys, np.ones((LANES, T), np.int32))[1])
+    log = playing.on_host(playing.together(lanes, keys, np.ones((LANES, SHORT), np.int32))[1])
     for i in range(LANES):
         lengths, returns, _ = episodes(lane(log, i))
         assert len(set(lengths)) == 1

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from jbrl.environments.environment import as_arrays
 from jbrl.environments.mountain_car import MountainCar, MountainCarState
 from tests.environments import playing
-from tests.environments.playing import LANES, T, episodes, lane, one_step, uniforms
+from tests.environments.playing import LANES, SHORT, episodes, lane, one_step, uniforms
 
 KEY = jax.random.key(0)
 many_steps = jax.jit(jax.vmap(one_step, in_axes=(None, None, 0, 0)))
@@ -34,7 +34,7 @@ def test_every_step_is_that_of_a_twin_in_double_precision(settings):
     are below 1e-6.
     """
     environment = MountainCar(**settings)
-    lanes, actions, first, log = playing.play(environment)
+    lanes, actions, first, log = playing.play(environment, steps=SHORT)
     for i in range(LANES):
         played, k = lane(log, i), np.float64(lanes.force[i])
         lengths, _, ends = episodes(played)
@@ -48,7 +48,7 @@ def test_every_step_is_that_of_a_twin_in_double_precision(settings):
         np.testing.assert_array_equal(np.flatnonzero(played.step.terminated), ends)
         assert (arrived[ends] | (lengths == environment.max_steps)).all()
         assert not arrived[~played.step.terminated].any()
-        ends = ends[ends < T - 1]
+        ends = ends[ends < SHORT - 1]
         words = np.concatenate([[first[i]], played.reset_words[ends]])
         starts = played.before[np.concatenate([[0], ends + 1])]
         anywhere = 0.2 * uniforms(words)[:, 0] - 0.6
@@ -89,7 +89,9 @@ def test_swinging_up_takes_as_many_steps_as_in_double_precision():
 @pytest.mark.parametrize("action", range(3))
 def test_the_engine_is_too_weak_for_a_constant_push(action):
     lanes, keys = playing.lifetimes(MountainCar())
-    log = playing.on_host(playing.together(lanes, keys, np.full((LANES, T), action, np.int32))[1])
+    log = playing.on_host(
+        playing.together(lanes, keys, np.full((LANES, playing.T), action, np.int32))[1]
+    )
     for i in range(LANES):
         lengths, returns, _ = episodes(lane(log, i))
         assert list(lengths) == [5000]

@@ -179,7 +179,8 @@ lived = jax.jit(
 )
 
 
-@pytest.mark.parametrize("name", MAPS)
+@pytest.mark.first_case_quick
+@pytest.mark.parametrize("name", ["medium", "single", "box", "empty"])
 def test_speed_stays_without_friction_and_the_ball_stays_on_the_map(name):
     """1000 steps from the start in eight directions: 20,000 substeps each, with hundreds of
     collisions, none of which changes the speed or lets the ball into a wall.

@@ -10,7 +10,7 @@ from scipy import stats
 from jbrl.environments.environment import as_arrays
 from jbrl.environments.walks import Chain, ChainState, Gridworld, GridworldState
 from tests.environments import playing
-from tests.environments.playing import LANES, T, episodes, lane, lifetimes, on_host, one_step
+from tests.environments.playing import LANES, SHORT, episodes, lane, lifetimes, on_host, one_step
 
 N = {Chain: 10, Gridworld: 5}
 MOVES = [(0, -1), (0, 1), (-1, 0), (1, 0)]  # of the gridworld
@@ -80,15 +80,14 @@ class GridworldTwin:
 @pytest.mark.parametrize(
     ("cls", "settings"),
     [
-        *((cls, s) for cls in N for s in ({}, {"slip": 0.6}, {"slip": 1.0}, {"stochastic": True})),
+        *((cls, settings) for cls in N for settings in ({"slip": 0.6}, {"stochastic": True})),
         (Chain, {"slip": 0.6, "last_reward": -1.0}),
         (Gridworld, {"slip": 0.6, "perpendicular": True}),
-        (Gridworld, {"stochastic": True, "perpendicular": True}),
     ],
     ids=str,
 )
 def test_every_step_is_that_of_a_slow_twin(cls, settings):
-    lanes, actions, first, log = playing.play(cls(N[cls], **settings))
+    lanes, actions, first, log = playing.play(cls(N[cls], **settings), steps=SHORT)
     kind = ChainTwin if cls is Chain else GridworldTwin
     for i in range(LANES):
         playing.replay(kind(lanes, np.float64(lanes.slip[i])), actions[i], first[i], lane(log, i))
@@ -104,8 +103,8 @@ def test_every_step_is_that_of_a_slow_twin(cls, settings):
 )
 def test_bounds_of_the_return_are_attained(environment, path, longest, shortest, last):
     lanes, keys = lifetimes(environment)
-    actions = np.zeros((LANES, T), np.int32)
-    actions[3] = np.tile(path, T)[:T]
+    actions = np.zeros((LANES, SHORT), np.int32)
+    actions[3] = np.tile(path, SHORT)[:SHORT]
     log = on_host(playing.together(lanes, keys, actions)[1])
     for i, length in ((0, longest), (3, shortest)):
         lengths, returns, _ = episodes(lane(log, i))
@@ -185,10 +184,10 @@ def test_mean_return_is_that_of_the_markov_chain(cls, slip, policy, perpendicula
     more = {"perpendicular": perpendicular} if cls is Gridworld else {}
     lanes, keys = lifetimes(cls(N[cls], slip=slip, **more), seed=1, lanes=64)
     limit = 20 * (N[cls] if cls is Chain else N[cls] ** 2)
-    actions = np.random.default_rng(2).choice(len(policy), (64, T), p=policy).astype(np.int32)
+    actions = np.random.default_rng(2).choice(len(policy), (64, SHORT), p=policy).astype(np.int32)
     log = on_host(playing.together(lanes, keys, actions)[1])
-    lengths = np.concatenate([episodes(lane(log, i))[0][: T // limit] for i in range(64)])
-    assert len(lengths) == 64 * (T // limit)
+    lengths = np.concatenate([episodes(lane(log, i))[0][: SHORT // limit] for i in range(64)])
+    assert len(lengths) == 64 * (SHORT // limit)
     expected = expected_length(cls, N[cls], slip, np.array(policy), limit, perpendicular)
     assert abs(lengths.mean() - expected) < 4.5 * lengths.std(ddof=1) / np.sqrt(len(lengths))
 

@@ -124,7 +124,7 @@ def test_every_step_is_that_of_a_slow_twin(initial_state):
     assert environment.spec.actions == Discrete(A)
     assert isinstance(environment.lifetime, Steps)
     lanes = jax.tree.map(lambda leaf: np.stack([leaf] * LANES), environment)
-    actions = some_actions(A)
+    actions = some_actions(A, steps=1000)
     first, log = on_host(together(lanes, jax.random.split(jax.random.key(1), LANES), actions))
     cdf, rewards = np.asarray(environment.cdf), np.asarray(environment.mdp.rewards)
     for i in range(LANES):

@@ -15,7 +15,7 @@ from benchmarks.twins.planner import policy_iteration
 from jbrl.mdp import incremental, planning
 from jbrl.problems.lookup import problem
 
-N = 30  # MDPs of a kind
+N = 10  # MDPs of a kind
 DISCOUNTS = (0.95, 0.99, 0.999, 0.9999)
 
 

@@ -20,11 +20,13 @@ from jbrl.agents.deep.ppo import PPO
 from jbrl.agents.deep.recurrent_actor_critic import RecurrentActorCritic
 from jbrl.base.errors import JbrlError
 from jbrl.base.pytree import record
+from jbrl.environments.bsuite_tasks import Bandit
 from jbrl.environments.environment import Environment, Step
 from jbrl.environments.spec import Discrete, Episodes, Spec, Steps
 from jbrl.mdp.sampling import stream
 from jbrl.play.play import make_run
 from jbrl.play.protocol import Protocol
+from jbrl.play.resources import Resources
 from jbrl.problems.lookup import problem
 from jbrl.problems.prior import Prior
 from jbrl.problems.problem import EnvironmentProblem
@@ -36,26 +38,27 @@ def drawn(*rates):
     return build(ActorCritic, {"learning_rate": {"choice": list(rates)}, **sizes}, "")[0]
 
 
+ARMS = EnvironmentProblem("Arms", "Arms", environment=Bandit(), lifetime=Episodes(400))
+
 # What a policy that learns nothing is paid on average: 1/2 by 11 arms with rewards 0, 0.1, ... 1;
 # 0 by a chain that asks for one of two bits, whatever does not remember it.
 CASES = [
-    ("bsuite/bandit/0", drawn(3e-3, 2e-3), 400, 0.6),  # the program of a test below
+    (ARMS, drawn(3e-3, 2e-3), 400, 0.6),  # the program of a test below
     pytest.param(
-        *("bsuite/bandit/0", PPO(hidden_width=8, rollout_length=32, learning_rate=0.01), 400, 0.6),
+        *(ARMS, PPO(hidden_width=8, rollout_length=32, learning_rate=0.01), 400, 0.6),
         marks=pytest.mark.slow,
     ),
     pytest.param(
-        *("bsuite/memory_len/2", RecurrentActorCritic(hidden_width=16, sequence_length=4)),
+        *(problem("bsuite/memory_len/2"), RecurrentActorCritic(hidden_width=16, sequence_length=4)),
         *(400, 0.3),
         marks=pytest.mark.slow,
     ),
 ]
 
 
-def run_of(name, agent, lifetime, *, seed=0, n_environments=12):
-    found = problem(name)
-    protocol = Protocol(found, found, n_environments, seed, lifetime)
-    run = make_run(agent, protocol)
+def run_of(test, agent, lifetime, *, seed=0, n_environments=12):
+    protocol = Protocol(test, test, n_environments, seed, lifetime)
+    run = make_run(agent, protocol, resources=Resources(jax.devices()[:1]))
     run.prepare()
     return run
 
@@ -64,12 +67,12 @@ def scores(run, **options):
     return np.concatenate([chunk.returns for chunk in run.chunks(**options)])
 
 
-@pytest.mark.parametrize(("name", "agent", "episodes", "level"), CASES)
-def test_it_learns_and_is_taken_up_again_to_the_bit(name, agent, episodes, level):
+@pytest.mark.parametrize(("test", "agent", "episodes", "level"), CASES)
+def test_it_learns_and_is_taken_up_again_to_the_bit(test, agent, episodes, level):
     """Interrupted after the second call. An agent that learns nothing passes by chance with a
     probability below 1e-9: standard errors are 0.01 on the bandit and 0.03 on the chain.
     """
-    run = run_of(name, agent, Episodes(episodes))
+    run = run_of(test, agent, Episodes(episodes))
     saved = []
     expected = scores(run, between=lambda flight: saved.append(flight.arrays()))
     assert expected.mean() > level
@@ -98,7 +101,7 @@ def test_two_seeds_never_give_the_same_curve(agent):
     """
     curves = []
     for seed in (0, 1, 0):
-        run = run_of("bsuite/deep_sea/0", agent, Episodes(40), seed=seed, n_environments=1)
+        run = run_of(problem("bsuite/deep_sea/0"), agent, Episodes(40), seed=seed, n_environments=1)
         chunk = next(run.chunks())
         curves.append(chunk.metrics["log_total_return"][0])
     first, second, again = curves
@@ -116,21 +119,21 @@ def rates_of(run, n):
 
 def test_a_lifetime_that_diverges_fails_with_a_sentence_and_the_others_go_on():
     """To the bit as beside lifetimes that learn, and as it is taken up again."""
-    run = run_of("bsuite/bandit/0", drawn(3e-3, 1e9), Episodes(400))
+    run = run_of(ARMS, drawn(3e-3, 1e9), Episodes(400))
     saved = []
     chunk = next(run.chunks(between=lambda flight: saved.append(flight.arrays())))
     failed, high = np.isnan(chunk.returns), rates_of(run, 12) > 1
     # a policy may become certain, and stay so, before a weight is NaN
     assert 3 < failed.sum() <= high.sum() < 12 and high[failed].all()
     for values in chunk.metrics.values():
-        assert np.isnan(values[failed]).all() and np.isfinite(values[~failed, 0]).all()
+        assert np.isnan(values[failed]).all() and np.isfinite(values[~failed]).all()
     first = np.flatnonzero(failed)[0]
     assert re.fullmatch(
-        rf"ActorCritic, lifetime {first}, step \d+ \(episode \d+\) of 'bsuite/bandit/0': its "
+        rf"ActorCritic, lifetime {first}, step \d+ \(episode \d+\) of 'Arms': its "
         "policy is NaN: learning has diverged; a smaller learning_rate may help",
         chunk.failure,
     )
-    tame = run_of("bsuite/bandit/0", drawn(3e-3, 1e-3), Episodes(400))
+    tame = run_of(ARMS, drawn(3e-3, 1e-3), Episodes(400))
     np.testing.assert_array_equal(chunk.returns[~high], scores(tame)[~high])
     (again,) = run.chunks(checkpoints=[(saved[-1], 1.0)])
     np.testing.assert_array_equal(again.returns, chunk.returns)
@@ -187,7 +190,7 @@ def test_learning_rates_that_are_drawn_for_each_lifetime_play_problems_without_e
     sizes = {"hidden_width": 8, "sequence_length": 4}
     low = {"learning_rate": {"log_uniform": [1e-30, 1e-29]}, **sizes}
     found, usual = (
-        scores(run_of("GC", agent, Steps(60)))
+        scores(run_of(problem("GC"), agent, Steps(60)))
         for agent in (build(ActorCritic, low, "")[0], ActorCritic(**sizes))
     )
     assert np.isfinite([found, usual]).all()

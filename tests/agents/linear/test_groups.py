@@ -38,7 +38,7 @@ def _small():
 
 
 @functools.cache
-def prepared(n=N, devices=2, **values):
+def prepared(n=N, devices=1, **values):
     found = problem("MountainCar")
     agent = AGENTS["Sarsa-lambda"].agent(**values)
     resources = Resources(jax.devices()[:devices])
@@ -61,7 +61,7 @@ def expected():
 
 @pytest.mark.slow
 def test_groups_hold_lifetimes_of_similar_size(expected):
-    run = prepared()
+    run = prepared(devices=2)
     dealt = []
     plain = BlockScheduler.positions
 
@@ -131,7 +131,7 @@ def test_a_lifetime_can_be_interrupted(expected):
         patch.setattr(blocks, "FASTEST", 0.0)
         run = prepared()
         chunks(run, between=lambda flight: saved.append(flight.arrays()))
-    later = prepared(devices=1)
+    later = prepared(devices=2)
     scores, metrics = chunks(later, checkpoints=[(saved[0], 1.0)])
     np.testing.assert_array_equal(scores, expected[0])
     for name, values in metrics.items():

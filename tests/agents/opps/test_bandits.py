@@ -104,14 +104,14 @@ def test_equals_are_chosen_at_random():
     """Ten arms that always return 1: after the first pulls all are equal, and which is pulled next
     depends on the seed only.
 
-    400 seeds, 9 degrees of freedom: chi-squared above 27.9 has probability 0.001 under uniform
+    100 seeds, 9 degrees of freedom: chi-squared above 27.9 has probability 0.001 under uniform
     choice; the seeds are fixed.
     """
     chosen = np.zeros(10)
-    for seed in range(400):
+    for seed in range(100):
         state = finish(UCB1(1.0), lambda arm, number: 1.0, 11, seed=seed, n_arms=10).state
         chosen[np.argmax(state.counts)] += 1
-    assert ((chosen - 40) ** 2 / 40).sum() < 27.9
+    assert ((chosen - 10) ** 2 / 10).sum() < 27.9
 
 
 @pytest.mark.parametrize(
@@ -235,7 +235,11 @@ def test_bounds_by_hand():
 
 @pytest.mark.parametrize(
     ("linger", "noise", "regret"),
-    [(False, 0.0, 0.001), (True, 0.0, 1e-6), (False, 0.1, 0.05), (True, 0.1, 0.02)],
+    [
+        *((False, 0.1, 0.05), (True, 0.1, 0.02)),
+        pytest.param(False, 0.0, 0.001, marks=pytest.mark.slow),
+        pytest.param(True, 0.0, 1e-6, marks=pytest.mark.slow),
+    ],
 )
 def test_smooth_function_of_one_number(linger, noise, regret):
     """Mean over 3 seeds of what the answer loses against the maximum, 1 at 0.7; a point at random

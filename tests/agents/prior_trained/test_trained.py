@@ -147,7 +147,7 @@ def exact_value(agent: Any) -> float:
 
 AGENTS = {
     "BeliefPPO": BeliefPPO(
-        budget=153_600, batch=256, hidden_width=16, learning_rate=3e-3, entropy_cost=0.1
+        budget=76_800, batch=256, hidden_width=16, learning_rate=3e-3, entropy_cost=0.1
     ),
     "RL2": RL2(budget=512_000, batch=256, units=16, learning_rate=5e-3, entropy_cost=0.1),
     "ANN": ANN(budget=5_120, batch=256, hidden_width=16),

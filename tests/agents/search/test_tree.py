@@ -253,10 +253,17 @@ def test_nothing_is_remembered_from_one_simulation_to_the_next():
 def test_impossible_states_are_not_drawn_even_by_the_extreme_numbers(scale):
     row = np.array([0.0, 1.0, 0.0, 0.3, 0.1, 0.0], np.float32) * np.float32(scale)
     cdf = draws.cumulative(jnp.asarray(row))
-    for extreme in (0.0, 1 - 2**-24):
-        urns = draws.empty_urns(1, 30)
-        last = draws.begin_draws(urns, jnp.int32(0))
-        for _ in range(30):
+
+    @jax.jit
+    def drawn(extreme):
+        def one(carry, _):
+            urns, last = carry
             urns = draws.put_down(urns, last)
-            last = draws.draw_next(urns, last, cdf, jnp.int32(0), jnp.float32(extreme), 6)
-            assert row[int(last.y)] > 0
+            last = draws.draw_next(urns, last, cdf, jnp.int32(0), extreme, 6)
+            return (urns, last), last.y
+
+        urns = draws.empty_urns(1, 30)
+        return jax.lax.scan(one, (urns, draws.begin_draws(urns, jnp.int32(0))), length=30)[1]
+
+    for extreme in (0.0, 1 - 2**-24):
+        assert (row[np.asarray(drawn(jnp.float32(extreme)))] > 0).all()
