@@ -179,7 +179,7 @@ WALKERS = {
 }
 
 
-@jax.jit
+@functools.partial(jax.jit, donate_argnums=1)
 def half(rules, lanes):
     """Lanes after half of the blocks."""
     advance = jax.vmap(episodes.advance, (None, 0))
@@ -198,8 +198,10 @@ def walk(name):
     begin = jax.jit(jax.vmap(episodes.begin, (None, None, 0)))
     begun = begin(rules, prior, jnp.arange(LANES, dtype=jnp.int32))
     program = half.lower(rules, begun).compile()
-    first = program(rules, begun)
-    parts = [(np.asarray(v.agent.q), v.recorder) for v in (first, program(rules, first))]
+    parts, lanes = [], begun
+    for _ in range(2):
+        lanes = program(rules, lanes)
+        parts.append((np.array(lanes.agent.q), jax.tree.map(np.array, lanes.recorder)))
     return *parts, program.as_text()
 
 
