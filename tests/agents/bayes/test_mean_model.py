@@ -20,15 +20,11 @@ from jbrl.agents.bayes.mean_model import (
 from jbrl.agents.complete import Complete, is_oracle
 from jbrl.agents.registry import AGENTS
 from jbrl.agents.scripted import Random
-from jbrl.agents.search.sampled_set import PSRL
 from jbrl.base.pytree import record
-from jbrl.environments.environment import Tabular
 from jbrl.mdp import incremental
 from jbrl.mdp.dirichlet import DirichletMDPs, distribution
-from jbrl.mdp.mdp import MDP
 from jbrl.problems.lookup import problem
 from jbrl.problems.prior import DirichletPrior
-from jbrl.problems.problem import DirichletProblem
 from jbrl.rollout.contract import Agent, Stepwise, as_arrays
 from tests.reference.trajectories import (
     KEY,
@@ -150,17 +146,6 @@ def test_probabilities_of_soft_max(values, tau, expected):
     np.testing.assert_allclose(jax.jit(boltzmann)(plan, jnp.int32(0), tau), expected, atol=7e-5)
 
 
-@pytest.mark.slow
-def test_cold_soft_max_is_greedy():
-    cold, greedy = (
-        play(agent, prior="GC", n_environments=500).returns
-        for agent in (SoftMax(1e-6), EpsilonGreedy(0.0))
-    )
-    # The same but for how ties are broken. Paired Z-test, false-alarm rate 1e-4.
-    difference = cold - greedy
-    assert abs(difference.mean()) < 3.9 * difference.std(ddof=1) / np.sqrt(500)
-
-
 @pytest.mark.first_case_quick
 @pytest.mark.parametrize(("delta", "weight"), [(0.0, 0.5), (0.25, 0.25), (1.0, 1.0)])
 def test_epsilon_of_vdbe_follows_the_change_of_value_where_it_happened(delta, weight):
@@ -177,18 +162,6 @@ def test_epsilon_of_vdbe_follows_the_change_of_value_where_it_happened(delta, we
     np.testing.assert_allclose(
         state.epsilons, [weight * (1 - e) / (1 + e) + (1 - weight) * 0.4, 0.4], rtol=1e-5
     )
-
-
-@pytest.mark.slow
-def test_a_certain_transition_lets_epsilon_of_vdbe_decay():
-    """It changes no value: epsilon decays by 1 - 1/A."""
-    concentrations = np.tile(np.array([[0.0, 1], [1, 0]])[:, None], (1, 2, 1))
-    agent = as_arrays(VDBE())
-    prior = DirichletPrior(distribution(concentrations, concentrations), jnp.float32(0.9), 10)
-    state = BEGIN(agent, prior)
-    np.testing.assert_array_equal(state.epsilons, [1, 1])
-    state = OBSERVE(agent, state, transition(0, 1, 1, 1))
-    np.testing.assert_allclose(state.epsilons, [0.5, 1], atol=1e-5)
 
 
 @pytest.mark.parametrize(
@@ -219,24 +192,6 @@ def test_bonus_of_beb(agent, seen, expected):
     np.testing.assert_allclose(state.plan.rewards, expected, rtol=1e-6)
 
 
-@pytest.mark.slow
-def test_optimal_by_hand():
-    """Staying pays 1 for ever, worth 1 / (1 - 0.5) = 2; going pays 0 and then 3 for ever, worth
-    0.5 * 6 = 3.
-    """
-    transitions = jnp.array([[[1.0, 0], [0, 1]], [[0, 1], [0, 1]]])
-    rewards = jnp.array([[[1.0, 0], [0, 0]], [[0, 3], [0, 3]]])
-    mdp = MDP(transitions, rewards, jnp.int32(0))
-    knowledge = DirichletPrior(distribution(np.ones((2, 2, 2)), rewards), jnp.float32(0.5), 10)
-    plan = Optimal().reset(KEY, Optimal().reveal(knowledge, Tabular.of(mdp)))
-    np.testing.assert_allclose(plan.action_values, [[1 + 0.5 * 3, 3], [6, 6]], rtol=1e-6)
-    chosen = [
-        {int(Optimal().act(key, plan, jnp.int32(x))[0]) for key in jax.random.split(KEY, 32)}
-        for x in (0, 1)
-    ]
-    assert chosen == [{1}, {0, 1}]  # a tie in state 1
-
-
 def test_optimal_is_an_oracle_as_scripted_policies_are():
     oracles = [name for name, entry in AGENTS.items() if is_oracle(entry.agent())]
     assert sorted(oracles) == ["Optimal", "Scripted"]
@@ -250,38 +205,3 @@ def test_scores_of_optimal_as_the_published_program(test, reference):
     # Both are means over 500 MDPs: 3.5 combined standard errors, false-alarm rate 5e-4 each.
     returns = play(Optimal(), prior=test, n_environments=500, seed=1).returns
     assert abs(returns.mean() - reference) < 3.5 * np.sqrt(2 * returns.var(ddof=1) / 500)
-
-
-def gc_with_an_absorbing_state(reward, p=0.0):
-    """GC and one more state, never left, that pays `reward` per step; action 1 of state 2 leads
-    there with weight `p`.
-    """
-    mdps = problem("GC").mdps
-    concentrations, rewards = np.zeros((6, 3, 6)), np.zeros((6, 3, 6))
-    concentrations[:5, :, :5], rewards[:5, :, :5] = mdps.concentrations, mdps.rewards
-    concentrations[5, :, 5], rewards[5, :, 5] = 1, reward
-    concentrations[2, 1, 5] = p
-    mdps = distribution(concentrations, rewards)
-    return DirichletProblem("GC", f"GC with {reward:g}, {p:g}", mdps=mdps)
-
-
-@pytest.mark.slow
-def test_a_state_that_is_never_reached_changes_nothing():
-    """The same MDPs and decisions, whatever it pays; with a tolerance common to all states Optimal
-    plays at random.
-    """
-    plain, *others = (
-        play(Optimal(), prior=gc_with_an_absorbing_state(reward), n_environments=100).returns
-        for reward in (0, 1e6, -1e7)
-    )
-    for returns in others:
-        np.testing.assert_array_equal(returns, plain)
-
-
-@pytest.mark.slow
-def test_an_agent_that_learns_does_not_beat_optimal_where_there_is_a_trap():
-    # The trap can be avoided: no trajectory of Optimal ends there.
-    trap = gc_with_an_absorbing_state(-1e6, 1.0)
-    optimal = play(Optimal(), prior=trap, n_environments=100).returns
-    assert optimal.min() > 0
-    assert play(PSRL(), prior=trap, n_environments=100).returns.mean() < optimal.mean()

@@ -110,6 +110,7 @@ def test_a_cut_off_episode_goes_on_from_its_last_observation():
     assert abs(moved.learner.parameters[1].bias[cut + 1] - after).max() > 1e-5
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ALIKE)
 def test_indices_are_the_vectors_that_they_stand_for(name):
     """A row of the first weights, forward and backward, in place of a product; -1 for zeros."""

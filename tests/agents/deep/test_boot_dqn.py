@@ -160,11 +160,15 @@ def stepped(agent, state, i):
     return agent.observe(jax.random.fold_in(key, 1), state, t)
 
 
+# one program for the tests of what happens in a lifetime
+FROZEN = {"frozen_head": True, "epsilon_decay": 10.0, "target_clock": "updates from 1"}
+
+
 def lived(values, n=40, seed=0):
     """States after n transitions in Chain-10s, an episode of 7 at a time: every other one is cut
     off.
     """
-    agent = as_arrays(BootDQN(**{**SMALL, **values}))
+    agent = as_arrays(BootDQN(**{**SMALL, **FROZEN, **values}))
     states = [begun(agent, jax.random.key(seed))]
     for i in range(n):
         states.append(stepped(agent, states[-1], np.int32(i)))
@@ -186,7 +190,7 @@ def test_another_head_decides_in_each_episode():
 
 @functools.cache
 def frozen(clock):
-    return lived({"frozen_head": True, "epsilon_decay": 10.0, "target_clock": clock}, n=30)
+    return lived({"target_clock": clock}, n=30)
 
 
 def test_a_head_that_is_frozen_stays_as_it_was_when_the_episode_began():

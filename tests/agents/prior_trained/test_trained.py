@@ -317,15 +317,16 @@ def test_parameters_that_are_refused(values, message):
         check_parameters(BeliefPPO, values, "BeliefPPO")
 
 
+@pytest.mark.first_case_quick
 @pytest.mark.parametrize(
     "agent",
     [
-        ANN(hidden_width=4096, hidden_layers=8),
         BeliefPPO(hidden_width=4096, hidden_layers=8),
+        ANN(hidden_width=4096, hidden_layers=8),
         DPT(hidden_width=4096, hidden_layers=8),
         RL2(units=4096, batch=8, horizon=2),
     ],
-    ids=["ANN", "BeliefPPO", "DPT", "RL2"],
+    ids=lambda agent: type(agent).__name__,
 )
 def test_networks_that_do_not_fit_are_refused_before_they_are_made(agent):
     prior, memory = bandit_like(), 500 * 10**6
