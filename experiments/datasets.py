@@ -57,8 +57,8 @@ ABOUT = {
         "0.3 h of 2 busy cores",
     ),
     "price-of-time": (
-        "Best agents within limits of time on GC of 3 to 10 states",
-        "64 units of 500 MDPs",
+        "Best agents within limits of time on chains, dense MDPs, loops and mazes",
+        "128 units of 500 MDPs",
         "jbrl run experiments/price-of-time.toml",
     ),
     "brackets": (
