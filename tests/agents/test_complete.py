@@ -123,12 +123,6 @@ def test_one_program_for_all_ranges():
     assert seconds == 0
 
 
-@pytest.mark.slow
-def test_a_degenerate_choice_is_the_value_itself():
-    agent, _ = build(GREEDY, {"epsilon": {"choice": [0.4]}}, "here")
-    assert played(agent) == pytest.approx(played(GREEDY(epsilon=0.4)), rel=1e-6)
-
-
 def test_there_is_capacity_for_the_largest_values():
     agent, parameters = build(
         BAMCP, {"simulations": {"log_uniform": [10, 100]}, "depth": {"choice": [3, 40]}}, "here"

@@ -112,24 +112,6 @@ def test_500_changed_rows(name):
     np.testing.assert_allclose(last.inverse, inverse, atol=2e-4)
 
 
-@pytest.mark.slow
-def test_lanes_do_not_feel_each_other():
-    """Mapped over different changes: what each lane does alone; twice mapped as well."""
-    plan = jax.jit(incremental.solve)(*start("GDL"), DISCOUNT)
-    rngs = [np.random.default_rng(i) for i in range(6)]
-    changed = jax.tree.map(lambda *v: np.stack(v), *(changes("GDL", 40, rng) for rng in rngs))
-    together = jax.jit(jax.vmap(change_all, (None, 0)))(plan, changed)
-    grid = jax.tree.map(lambda v: v.reshape(2, 3, *v.shape[1:]), changed)
-    in_a_grid = jax.jit(jax.vmap(jax.vmap(change_all, (None, 0)), (None, 0)))(plan, grid)
-    for i in range(6):
-        alone = change_all(plan, jax.tree.map(lambda v, i=i: v[i], changed))
-        np.testing.assert_array_equal(together.policy[i], alone.policy)
-        whole = alone.q + alone.level[:, None, None]
-        for plans, j in ((together, i), (in_a_grid, (i // 3, i % 3))):
-            found = plans.q[j] + plans.level[j][:, None, None]
-            np.testing.assert_allclose(found, whole, rtol=2e-6)
-
-
 def test_solving_many_at_once():
     mean, rewards = start("GC")
     scales = np.array([0.5, 1, 1e6], np.float32)

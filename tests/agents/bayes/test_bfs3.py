@@ -154,16 +154,6 @@ def test_impossible_transitions_are_never_simulated(discount):
         np.testing.assert_array_equal(ours, expected)
 
 
-@pytest.mark.slow
-def test_maps_of_maps_give_the_same_values():
-    args, limit = six_problems(), limits(0.9, 0, 20, 4, 3, 5)
-    halves = (v.reshape(2, 3, *v.shape[1:]) for v in args)
-    nested = jax.vmap(lambda *half: search_many(*half, limit, "resampled"))(*halves)
-    np.testing.assert_allclose(
-        nested.reshape(6, -1), search_many(*args, limit, "resampled"), rtol=1e-6
-    )
-
-
 def test_lanes_that_do_not_fit_in_memory_together_are_searched_in_turn(monkeypatch):
     args = (*six_problems(), limits(0.9, 0, 20, 4, 3, 5), "resampled")
     together = search_many(*args)

@@ -43,15 +43,6 @@ def test_a_weighted_sum_by_hand():
     assert defined.all()
 
 
-@pytest.mark.slow
-def test_a_weighted_sum_is_a_formula():
-    agents = (Formula("Q0+Q2"), Linear(3.0, 7.0, 3.0, "Q0,Q2"))
-    of_formula, of_weights = (
-        play(agent, prior="GC", n_environments=8, record=True) for agent in agents
-    )
-    np.testing.assert_array_equal(of_formula.returns, of_weights.returns)
-
-
 # The C++ program, N = 500. Both have a standard error: a difference of 3 combined ones has a
 # false-alarm rate of 0.3 % each.
 PROGRAM = [

@@ -14,7 +14,6 @@ from jbrl.agents.deep.ppo import PPO
 from jbrl.agents.deep.recurrent_actor_critic import RecurrentActorCritic
 from jbrl.agents.deep.sequence import Sequence
 from jbrl.rollout.contract import NO_ACTION, as_arrays
-from jbrl.rollout.faults import nan_fault
 from tests.agents.deep import scripted
 from tests.agents.deep.reference import assert_close
 
@@ -165,22 +164,6 @@ def test_lanes_do_not_matter_to_each_other(name):
     )
     weights = first.learner.parameters[1].weights
     assert (weights[0] != weights[1]).any(axis=(1, 2)).all()
-
-
-@pytest.mark.slow
-def test_a_lane_that_diverges_is_found_and_the_others_go_on():
-    rates = jnp.array([3e-3, 1e30, 3e-3], jnp.float32)
-    agents = scripted.stacked(*[as_arrays(AGENTS["feed-forward"])] * 3)
-    agents = agents.__class__(**{**vars(agents), "learning_rate": rates})
-    lanes = scripted.stacked(*[scripted.transitions()] * 3)
-    states = scripted.follow_many(agents, scripted.ONE_HOT, jnp.stack([KEY] * 3), lanes)
-    last = jax.tree.map(lambda v: np.asarray(v)[:, -1], states)
-    assert [int(v) > 0 for v in jax.jit(jax.vmap(nan_fault))(last)] == [False, True, False]
-    assert_close(
-        jax.tree.map(lambda v: v[0], states.learner.parameters),
-        followed("feed-forward").learner.parameters,
-        1e-6,
-    )
 
 
 def test_actions_are_drawn_from_the_softmax():

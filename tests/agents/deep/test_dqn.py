@@ -1,6 +1,5 @@
 """DQN: updates of the original program, a NumPy twin, and what lifetimes have in common."""
 
-import dataclasses
 from pathlib import Path
 
 import jax
@@ -20,10 +19,7 @@ from jbrl.play.play import make_run
 from jbrl.play.protocol import Protocol
 from jbrl.play.resources import Resources
 from jbrl.problems.lookup import problem
-from jbrl.problems.recorder import EpisodeMean
-from jbrl.rollout import episodes
 from jbrl.rollout.contract import NO_ACTION, Transition, as_arrays
-from jbrl.rollout.faults import ILLEGAL_ACTION
 from tests.agents.deep import reference
 from tests.agents.deep.reference import Adam
 
@@ -256,35 +252,6 @@ def test_it_is_refused_before_compiling_where_memory_is_short(monkeypatch):
         JbrlError, match=r"DQN takes [\d.]+ [MK]iB for \d+ lifetimes at once on one device"
     ):
         run.prepare()
-
-
-@jax.jit
-def lanes_of(agent, rates):
-    """Lanes of Catch after a block, one for each step size."""
-    found, lifetime = problem("Catch"), Episodes(10_000)
-
-    def block(rate, index):
-        mine = dataclasses.replace(agent, learning_rate=rate)
-        rules = episodes.Rules(mine, found.environment, EpisodeMean(), KEY, lifetime)
-        return episodes.advance(rules, episodes.begin(rules, found.prior(lifetime, 0.95), index))
-
-    return jax.vmap(block)(rates, jnp.arange(3, dtype=jnp.int32))
-
-
-@pytest.mark.slow
-def test_a_lane_that_diverges_fails_alone():
-    agent = as_arrays(DQN(**SMALL))
-    good = lanes_of(agent, jnp.float32([1e-3, 1e-3, 1e-3]))
-    mixed = lanes_of(agent, jnp.float32([1e-3, jnp.inf, 1e-3]))
-    assert not np.asarray(good.fault).any()
-    np.testing.assert_array_equal(mixed.fault, [0, ILLEGAL_ACTION, 0])
-    assert "diverged" in agent.refusal(3)
-    kept = np.array([0, 2])
-    for one, other in zip(*map(jax.tree.leaves, (good.agent, mixed.agent)), strict=True):
-        np.testing.assert_array_equal(np.asarray(one)[kept], np.asarray(other)[kept])
-    # each lifetime has its own network
-    weights = np.asarray(good.agent.learner.online[0]).reshape(3, -1)
-    assert len(np.unique(weights, axis=0)) == 3
 
 
 def run_of(agent, n):

@@ -226,14 +226,3 @@ def test_means_are_the_published_ones(name, test, n, published):
     scores = jbrl.play(name, test=test, n_environments=n, seed=11).returns
     error = scores.std(ddof=1) * (1 / n + 1 / 10_000) ** 0.5
     assert abs(scores.mean() - published) < 3.5 * error + 0.05
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", ["Sarsa-lambda", "Q-lambda", "AC"])
-def test_with_discrete_states_scaled_step_sizes_are_plain_ones(name):
-    """Jordan et al. 2020 use the same scores for both."""
-    plain, scaled = (
-        jbrl.play(found, test="Chain-10s", n_environments=20, episodes=5).returns
-        for found in (name, f"{name}-s")
-    )
-    np.testing.assert_array_equal(plain, scaled)

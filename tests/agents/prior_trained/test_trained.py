@@ -26,7 +26,7 @@ from jbrl.problems.lookup import problem
 from jbrl.problems.prior import DirichletPrior
 from jbrl.rollout.contract import Findings, Transition, as_arrays
 
-T, DISCOUNT = 12, 0.95
+T, DISCOUNT = 8, 0.95
 KEY = jax.random.key(3)
 SURE = 0.55  # what action 0 pays; action 1 pays 1 with an unknown probability, 1/2 in the mean
 
