@@ -75,12 +75,13 @@ def figure(contests: dict[str, Contest]) -> parts.Drawing:
     maps = {name: regions(contest) for name, contest in contests.items()}
     looks = parts.styles(sorted(next(iter(contests.values())).scores["algorithm"].unique()))
     rows = len(maps) // COLUMNS
-    drawing = parts.Drawing(Figure(figsize=(2 * parts.WIDTH, 0.8 + 2.2 * rows)), wide=True)
+    height = 0.8 + 2.2 * rows
+    drawing = parts.Drawing(Figure(figsize=(2 * parts.WIDTH, height)), wide=True)
     panels = drawing.figure.subplots(rows, COLUMNS, sharex=True, sharey=True)
     for panel, (name, table) in zip(panels.flat, maps.items(), strict=True):
         _panel(panel, table, looks)
         panel.set_title(name, fontsize=9.6)
-    drawing.figure.supxlabel("limit of latency", fontsize=9.6)
+    drawing.figure.supxlabel("limit of latency", fontsize=9.6, y=0.1 / height)
     drawing.figure.supylabel("limit of offline time", fontsize=9.6)
     shown = [
         name
@@ -88,7 +89,8 @@ def figure(contests: dict[str, Contest]) -> parts.Drawing:
         if any(name in winners[:2] for table in maps.values() for winners in table["winners"])
     ]
     top = parts.legend(drawing.figure, shown, looks)
-    drawing.figure.subplots_adjust(left=0.08, right=0.98, bottom=0.11, top=top - 0.06, wspace=0.08)
+    drawing.figure.subplots_adjust(left=0.08, right=0.98, wspace=0.08, hspace=0.22)
+    drawing.figure.subplots_adjust(bottom=0.57 / height, top=top - 0.31 / height)
     return drawing
 
 
