@@ -201,11 +201,10 @@ def bound(
     """
     started = clock()
     chosen = problem if isinstance(problem, Problem) else find_problem(problem)
-    work = _Work(_checked(chosen), discount, horizon, seed)
+    work = _Work(_checked(chosen), discount, horizon, seed, progress or _silent)
     allowed = find_agents(agents, work.protocol)
-    pieces = work.pieces(None if out is None else Path(out))
-    progress = progress or _silent
-    known = work.known(pieces, progress)
+    work.keep_in(None if out is None else Path(out))
+    known = work.known()
     if decisions is None and known is not None and _close(known[0].value, known[1].value):
         decisions = 0  # nothing is to be sampled
     plan = make_plan(
@@ -223,7 +222,7 @@ def bound(
     def left() -> float:
         return plan.budget - (clock() - started)
 
-    return work.bracket(plan, left, allowed, pieces, known, progress)
+    return work.bracket(plan, left, allowed, known)
 
 
 def _half() -> int:
@@ -243,28 +242,24 @@ def _checked(problem: Problem) -> DirichletProblem:
     return problem
 
 
-def _piece(
-    pieces: Pieces, way: Way, n_mdps: int, number: int, seed: np.random.SeedSequence, prefix: str
-) -> dict[str, Any]:
-    """Return a replication, the one that is kept or else a new one."""
-
-    def make() -> dict[str, float]:
-        return dataclasses.asdict(way.replication(n_mdps, seed))
-
-    return pieces.get(f"{prefix}{way.name}-{n_mdps}-{number}", make)
-
-
 def _replication(piece: Mapping[str, Any]) -> Replication:
     return Replication(**{key: value for key, value in piece.items() if key != "seconds"})
 
 
 class _Work:
-    """The samples of a bracket."""
+    """The samples of a bracket: `keep_in` says where pieces of them are, `bracket` by which plan
+    they are made.
+    """
 
     def __init__(
-        self, problem: DirichletProblem, discount: float, horizon: int | None, seed: int
+        self,
+        problem: DirichletProblem,
+        discount: float,
+        horizon: int | None,
+        seed: int,
+        progress: Progress,
     ) -> None:
-        self.problem, self.seed = problem, seed
+        self.problem, self.seed, self.progress = problem, seed, progress
         self.horizon = problem.lifetime.steps if horizon is None else horizon
         self.protocol = Protocol(
             problem, problem, TRIAL, seed, Steps(self.horizon), discount
@@ -280,20 +275,28 @@ class _Work:
         """Return seeds for independent samples."""
         return np.random.SeedSequence([self.seed, *name.encode()]).spawn(n)
 
-    def pieces(self, folder: Path | None) -> Pieces:
-        """Return what is kept of this work, in a folder if there is one."""
-        return Pieces(
-            folder,
-            {
-                "version": VERSION,
-                "problem": self.problem.digest,
-                "discount": self.discount,
-                "horizon": self.horizon,
-                "seed": self.seed,
-            },
-        )
+    def keep_in(self, folder: Path | None) -> None:
+        """Keep pieces in a folder, and take those that are there; None: in memory."""
+        configuration = {
+            "version": VERSION,
+            "problem": self.problem.digest,
+            "discount": self.discount,
+            "horizon": self.horizon,
+            "seed": self.seed,
+        }
+        self.pieces = Pieces(folder, configuration)
 
-    def known(self, pieces: Pieces, progress: Progress) -> tuple[End, End] | None:
+    def _made(
+        self, way: Way, n_mdps: int, number: int, seed: np.random.SeedSequence, prefix: str = ""
+    ) -> dict[str, Any]:
+        """Return a replication, the one that is kept or else a new one."""
+
+        def make() -> dict[str, float]:
+            return dataclasses.asdict(way.replication(n_mdps, seed))
+
+        return self.pieces.get(f"{prefix}{way.name}-{n_mdps}-{number}", make)
+
+    def known(self) -> tuple[End, End] | None:
         """Return the ends that Gittins indices give, where the problem is a bandit and little
         comes after the horizon.
         """
@@ -305,9 +308,9 @@ class _Work:
             ends = found.value(self.discount, self.horizon)
             return dict(zip(("lower", "upper"), ends, strict=True))
 
-        progress("Gittins indices", 0, 1)
-        piece = pieces.get("gittins", make)
-        progress("Gittins indices", 1, 1)
+        self.progress("Gittins indices", 0, 1)
+        piece = self.pieces.get("gittins", make)
+        self.progress("Gittins indices", 1, 1)
         facts = {"method": "Gittins indices"}
         lower, upper = (
             End(piece[end], 1.0, piece[end], 0.0, facts, seconds=piece["seconds"])
@@ -316,23 +319,19 @@ class _Work:
         return lower, upper
 
     def bracket(
-        self,
-        plan: Plan,
-        left: Left,
-        agents: Mapping[str, Agent],
-        pieces: Pieces,
-        known: tuple[End, End] | None,
-        progress: Progress,
+        self, plan: Plan, left: Left, agents: Mapping[str, Agent], known: tuple[End, End] | None
     ) -> Bracket:
+        """Return the bracket; `left` says how many seconds there are."""
+        self.plan, self.left = plan, left
         ahead = LookAhead(self.layers, self.discount, self.horizon, plan.shallow, self.cores)
         close = known is not None and _close(known[0].value, known[1].value)
         sampled = not (ahead.exact or close)
-        tried = self._tried(plan, agents) if sampled else []  # refuses what does not fit
+        tried = self._tried(agents) if sampled else []  # refuses what does not fit
         with threadpool_limits(1, "blas"):  # idle threads of BLAS spin and take the cores of others
             if known is not None and close and not ahead.exact:
                 floor, ceiling = known
             else:
-                floor, ceiling = self._extremes(ahead, pieces, progress)
+                floor, ceiling = self._extremes(ahead)
             if known is not None:
                 floor = max(floor, known[0], key=lambda end: end.value)
                 ceiling = min(ceiling, known[1], key=lambda end: end.value)
@@ -340,13 +339,10 @@ class _Work:
             sampled = sampled and not exact
             lower, upper, shown_value = floor, floor if exact else ceiling, None
         if sampled:
-            trials = self._trials(tried, pieces, progress)
+            trials = self._trials(tried)
             with threadpool_limits(1, "blas"):
-                end = (1 - SHARE) * left()
-                upper, shown_value = self._upper(
-                    plan, lambda: left() - end, pieces, ceiling, progress
-                )
-            lower = self._lower(plan, left, trials, pieces, floor, progress)
+                upper, shown_value = self._upper((1 - SHARE) * left(), ceiling)
+            lower = self._lower(trials, floor)
         if lower.value > upper.value:  # one of them is a limit that has failed
             lower, upper = floor, ceiling
         n_played = lower.rests_on.get("n_mdps")
@@ -371,16 +367,16 @@ class _Work:
             None if n_played is None else n_played * self.model.rarest,
         )
 
-    def _extremes(self, ahead: LookAhead, pieces: Pieces, progress: Progress) -> tuple[End, End]:
+    def _extremes(self, ahead: LookAhead) -> tuple[End, End]:
         """Return the ends that need no sample: the values of the best policies for D decisions if
         all outcomes after them are the worst, and the best.
         """
         name = f"extremes-{ahead.decisions}"
-        progress("looking ahead exactly", 0, 1)
-        piece = pieces.get(
+        self.progress("looking ahead exactly", 0, 1)
+        piece = self.pieces.get(
             name, lambda: dict(zip(("worst", "best"), ahead.extremes(), strict=True))
         )
-        progress("looking ahead exactly", 1, 1)
+        self.progress("looking ahead exactly", 1, 1)
         ends = []
         exact = piece["best"] - piece["worst"] <= ROUNDING * max(1.0, abs(piece["worst"]))
         for outcomes in ("worst", "best"):
@@ -390,19 +386,18 @@ class _Work:
             ends.append(End(value, 1.0, value, 0.0, facts, seconds=piece["seconds"]))
         return ends[0], ends[1]
 
-    def _upper(
-        self, plan: Plan, left: Left, pieces: Pieces, ceiling: End, progress: Progress
-    ) -> tuple[End, float]:
+    def _upper(self, end: float, ceiling: End) -> tuple[End, float]:
+        """Return the upper end, made until `end` seconds are left, and the clairvoyant's value."""
         step = "upper end, replications"
-        progress(step, 0, REPLICATIONS)
-        way, n_mdps, choosing = self._way(plan, left, pieces)
+        self.progress(step, 0, REPLICATIONS)
+        way, n_mdps, choosing = self._way(lambda: self.left() - end)
         made = []
         for number, seed in enumerate(self.seeds("upper", REPLICATIONS)):
-            made.append(_piece(pieces, way, n_mdps, number, seed, ""))
-            progress(step, number + 1, REPLICATIONS)
+            made.append(self._made(way, n_mdps, number, seed))
+            self.progress(step, number + 1, REPLICATIONS)
         replications = [_replication(piece) for piece in made]
         samples = np.array([one.value for one in replications])
-        end = End(
+        found = End(
             float(samples.mean() + way.margin(replications, n_mdps)),
             ONE_SIDED,
             float(samples.mean()),
@@ -412,36 +407,36 @@ class _Work:
             choosing + sum(piece["seconds"] for piece in made),
         )
         shown_value = float(np.mean([one.clairvoyant for one in replications]))
-        end = min(end, ceiling, key=lambda one: one.value)
-        return self._repeating(pieces, end), shown_value
+        found = min(found, ceiling, key=lambda one: one.value)
+        return self._repeating(found), shown_value
 
-    def _repeating(self, pieces: Pieces, end: End) -> End:
+    def _repeating(self, end: End) -> End:
         """Return the upper end that needs no sample where there is one and it is lower."""
         relaxed = repeats(self.model, self.discount, self.horizon)
         if relaxed is None:
             return end
-        piece = pieces.get("repeats", lambda: {"value": relaxed.value()})
+        piece = self.pieces.get("repeats", lambda: {"value": relaxed.value()})
         seconds = end.seconds + piece["seconds"]
         if end.value <= piece["value"]:
             return dataclasses.replace(end, seconds=seconds)
         facts = {"method": "all rows are alike, repeated outcomes are chosen"}
         return End(piece["value"], 1.0, piece["value"], 0.0, facts, seconds=seconds)
 
-    def _way(self, plan: Plan, left: Left, pieces: Pieces) -> tuple[Way, int, float]:
+    def _way(self, left: Left) -> tuple[Way, int, float]:
         """Return the relaxation whose end is lowest on a sample of its own, the MDPs of a
         replication, and the seconds that the choice took.
         """
-        seeds, seconds, raced = self.seeds("pilot", 3), list[float](), list[Way]()
+        plan, seeds, seconds, raced = self.plan, self.seeds("pilot", 3), list[float](), list[Way]()
         ahead = LookAhead(self.layers, self.discount, self.horizon, plan.shallow, self.cores)
         ways = Ways(ahead, plan, self.seeds("control", 1)[0])
 
         def trial(way: Way, n_mdps: int) -> Replication:
-            piece = _piece(pieces, way, n_mdps, 0, seeds[way.kind], "pilot-")
+            piece = self._made(way, n_mdps, 0, seeds[way.kind], "pilot-")
             seconds.append(piece["seconds"])
             return _replication(piece)
 
         def others(limit: float | None) -> list[Kind]:
-            return self._others(ways, ahead, plan.budget, limit, pieces)
+            return self._others(ways, ahead, limit)
 
         if math.isinf(plan.budget):
             found = [kind(plan.shallow) for kind in (ways.shown, *others(None))]
@@ -458,15 +453,13 @@ class _Work:
             raced.append(way)
             return {"kind": way.kind, "decisions": way.decisions, "n_mdps": n_mdps}
 
-        choice = pieces.get(f"choice-{plan.budget:g}", choose)  # it depends on the clock
+        choice = self.pieces.get(f"choice-{plan.budget:g}", choose)  # it depends on the clock
         if not raced:
             kinds = [ways.shown, *others(None)]
             raced.append(kinds[choice["kind"]](choice["decisions"]))
         return raced[0], choice["n_mdps"], choice["seconds"]
 
-    def _others(
-        self, ways: Ways, ahead: LookAhead, budget: float, limit: float | None, pieces: Pieces
-    ) -> list[Kind]:
+    def _others(self, ways: Ways, ahead: LookAhead, limit: float | None) -> list[Kind]:
         """Return the relaxations beside that in which the MDP is shown after the look-ahead."""
         relaxed = forgetting(self.model, self.discount, self.horizon, self.cores)
         if relaxed is not None:
@@ -476,17 +469,17 @@ class _Work:
             found = hide(ahead, self.seeds("hide", 1)[0], limit)
             return {"bounds": [(one.states, one.hidden.trials, one.shift) for one in found]}
 
-        kept = pieces.get(f"hidden-{ahead.decisions}-{budget:g}", find)["bounds"]
-        found = [restored(ahead, *one) for one in kept]
+        kept = self.pieces.get(f"hidden-{ahead.decisions}-{self.plan.budget:g}", find)
+        found = [restored(ahead, *one) for one in kept["bounds"]]
         return [ways.hiding(number, one) for number, one in enumerate(found, 1)]
 
-    def _tried(self, plan: Plan, agents: Mapping[str, Agent]) -> list[tuple[Candidate, int]]:
+    def _tried(self, agents: Mapping[str, Agent]) -> list[tuple[Candidate, int]]:
         """Return policies that may earn the lower end, and in how many MDPs each is tried.
 
         Raises:
           JbrlError: a budget in which the fewest lifetimes of an agent take too long.
         """
-        training = int(self.seeds("training", 1)[0].generate_state(1)[0])
+        plan, training = self.plan, int(self.seeds("training", 1)[0].generate_state(1)[0])
         share = None if plan.playing is None else plan.playing / max(1, len(agents))
         policies = candidates(self.protocol, self.layers, self.cores, agents, training, plan.budget)
         for one in policies:
@@ -499,42 +492,34 @@ class _Work:
         return [(one, one.fitting(TRIAL, share)) for one in policies]
 
     def _trials(
-        self, tried: Sequence[tuple[Candidate, int]], pieces: Pieces, progress: Progress
+        self, tried: Sequence[tuple[Candidate, int]]
     ) -> list[tuple[Candidate, dict[str, Any]]]:
         """Return policies with what they earn on a sample."""
         step, trials = "lower end, policies", []
-        progress(step, 0, len(tried) + 1)
+        self.progress(step, 0, len(tried) + 1)
         seed = self.seeds("lower", 2)[0]
         for number, (candidate, n_mdps) in enumerate(tried):
-            trials.append((candidate, self._play(pieces, candidate, n_mdps, "trial", seed)))
-            progress(step, number + 1, len(tried) + 1)
+            trials.append((candidate, self._play(candidate, n_mdps, "trial", seed)))
+            self.progress(step, number + 1, len(tried) + 1)
         return trials
 
-    def _lower(
-        self,
-        plan: Plan,
-        left: Left,
-        trials: Sequence[tuple[Candidate, dict[str, Any]]],
-        pieces: Pieces,
-        floor: End,
-        progress: Progress,
-    ) -> End:
+    def _lower(self, trials: Sequence[tuple[Candidate, dict[str, Any]]], floor: End) -> End:
         """Return what the policy earns whose lower limit is greatest on a sample, on another
         sample; or the floor if it is greater.
         """
         best, _ = max(trials, key=lambda one: one[1]["limit"])
         certifying = self.seeds("lower", 2)[1]
-        n_played = plan.n_played
+        plan, n_played = self.plan, self.plan.n_played
         if not (plan.as_asked or math.isinf(plan.budget)):
-            seconds = FILLED * left()
+            seconds = FILLED * self.left()
             each = min(one["each"] for policy, one in trials if not policy.each)
             most = max(LEAST_PLAYED, min(n_played, int(seconds / each)))
             if best.each:  # its trial has taken a search, too
                 most = best.fitting(n_played, seconds, searched=True)
             name = f"played-{plan.budget:g}"  # it depends on the clock
-            n_played = pieces.get(name, lambda: {"n_mdps": most})["n_mdps"]
-        played = self._play(pieces, best, n_played, "certificate", certifying)
-        progress("lower end, policies", len(trials) + 1, len(trials) + 1)
+            n_played = self.pieces.get(name, lambda: {"n_mdps": most})["n_mdps"]
+        played = self._play(best, n_played, "certificate", certifying)
+        self.progress("lower end, policies", len(trials) + 1, len(trials) + 1)
         end = End(
             played["limit"],
             ONE_SIDED,
@@ -547,12 +532,7 @@ class _Work:
         return dataclasses.replace(max(end, floor, key=lambda one: one.value), seconds=seconds)
 
     def _play(
-        self,
-        pieces: Pieces,
-        candidate: Candidate,
-        n_mdps: int,
-        purpose: str,
-        seed: np.random.SeedSequence,
+        self, candidate: Candidate, n_mdps: int, purpose: str, seed: np.random.SeedSequence
     ) -> dict[str, Any]:
         def make() -> dict[str, float]:
             started = clock()
@@ -565,7 +545,7 @@ class _Work:
             }
 
         name = "-".join(filter(None, (_slug(candidate.name), candidate.digest)))
-        return pieces.get(f"{purpose}-{n_mdps}-{name}", make)
+        return self.pieces.get(f"{purpose}-{n_mdps}-{name}", make)
 
 
 def _slug(name: str) -> str:
