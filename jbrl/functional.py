@@ -22,10 +22,10 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from jbrl.base.errors import JbrlError
+from jbrl.base.errors import JbrlError, check_count
 from jbrl.base.pytree import record, select, static
 from jbrl.environments.environment import Environment, as_arrays
-from jbrl.environments.spec import Box, Discrete, OneHot, Spec, Steps, check_count
+from jbrl.environments.spec import Box, Discrete, OneHot, Spec, Steps
 from jbrl.mdp.sampling import stream
 from jbrl.problems import lookup
 from jbrl.problems.prior import Prior

@@ -21,9 +21,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jbrl.base.errors import JbrlError, shown
+from jbrl.base.errors import JbrlError, check_count, shown
 from jbrl.base.pytree import select
-from jbrl.environments.spec import Box, OneHot, check_count
+from jbrl.environments.spec import Box, OneHot
 from jbrl.functional import MAX_SEED, EpisodeRules, Lanes, episodes_of, sample
 from jbrl.problems.problem import Problem
 

@@ -18,7 +18,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from jbrl.base.errors import JbrlError, expect, nearest, shown
+from jbrl.base.errors import JbrlError, check_choice, check_count, expect, nearest, shown
 from jbrl.base.notebook import running
 from jbrl.report import figures
 from jbrl.report.axes import (
@@ -60,8 +60,7 @@ def scores(results: HasSections, experiment: str | None = None, *, agents: str =
     Raises:
       JbrlError: no such experiment, another value of `agents`, or nothing has a score.
     """
-    if agents not in ("best", "all"):
-        raise JbrlError(f"agents = {shown(agents)}: expected 'best' or 'all'")
+    check_choice("agents", agents, ("best", "all"))
     section, looks = _section(results, experiment)
     return _adopted(_scores(section, looks, everyone=agents == "all")).axes[0]
 
@@ -77,8 +76,7 @@ def times(results: HasSections, experiment: str | None = None, *, time: str = "o
     Raises:
       JbrlError: no such experiment or time, or no agent has one.
     """
-    if time not in TIMES:
-        raise JbrlError(f"time = {shown(time)}: expected {', '.join(map(repr, TIMES))}")
+    check_choice("time", time, tuple(TIMES))
     return _of_report(TIMES[time], results, experiment)
 
 
@@ -128,8 +126,7 @@ def returns(played: Any, *, bins: int = 30) -> Axes:
     Raises:
       JbrlError: `played` has no returns, or `bins` is no such number.
     """
-    if type(bins) is not int or bins < 1:
-        raise JbrlError(f"bins = {shown(bins)}: expected an integer from 1")
+    check_count("bins", bins)
     if not hasattr(played, "returns"):
         raise JbrlError(f"played = {shown(played)}: expected what jbrl.play returns")
     sample = np.asarray(played.returns, np.float64)

@@ -30,10 +30,10 @@ import numpy as np
 from jbrl.agents.complete import Distribution, is_oracle, parameters_of
 from jbrl.agents.registry import registered_name, shown_name
 from jbrl.base import notebook
-from jbrl.base.errors import JbrlError, as_path, shown
+from jbrl.base.errors import JbrlError, as_path, check_count, shown
 from jbrl.base.files import write_whole
 from jbrl.base.plugins import is_outside, source_digest
-from jbrl.environments.spec import Box, Episodes, Lifetime, OneHot, Steps, check_count
+from jbrl.environments.spec import Box, Episodes, Lifetime, OneHot, Steps
 from jbrl.play import compilation, offline
 from jbrl.play import compile_cache as cache
 from jbrl.play.batching import host_leaves, run_inline

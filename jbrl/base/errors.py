@@ -3,7 +3,8 @@
 import dataclasses
 import difflib
 import functools
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from numbers import Integral
 from os import PathLike
 from pathlib import Path
 from types import UnionType
@@ -28,6 +29,7 @@ class UnknownNameError(JbrlError, KeyError):
 
 LONGEST = 80  # characters of a value in a message
 MOST = 100  # names in a message
+MAX_COUNT = 2**31 - 1
 CUTOFF = 0.6  # of the similarity of names; in short ones one letter of two may be wrong
 
 
@@ -51,6 +53,20 @@ def expect(name: str, value: object, kinds: type | UnionType, accepted: str) -> 
     """Refuse a value that is of none of `kinds`; the message says what is accepted."""
     if not isinstance(value, kinds):
         raise JbrlError(f"{name} = {shown(value)}: expected {accepted}")
+
+
+def check_count(name: str, value: object, high: int = MAX_COUNT, low: int = 1) -> None:
+    """Refuse a value that is no integer from `low` to `high`."""
+    is_integer = isinstance(value, Integral) and not isinstance(value, bool)
+    if not is_integer or not low <= value <= high:  # type: ignore[operator]
+        raise JbrlError(f"{name} = {value!r}: expected an integer from {low} to {high}")
+
+
+def check_choice(name: str, value: object, accepted: Sequence[str]) -> None:
+    """Refuse a value that is none of those `accepted`, two or more."""
+    if value not in accepted:
+        *others, last = map(repr, accepted)
+        raise JbrlError(f"{name} = {shown(value)}: expected {', '.join(others)} or {last}")
 
 
 def as_path(name: str, value: object) -> Path:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from jbrl.base.errors import JbrlError
+from jbrl.base.errors import JbrlError, check_count
 from jbrl.base.files import write_whole
 from jbrl.bayes_optimal.hidden_ahead import hide, restored
 from jbrl.bayes_optimal.limits import CONFIDENCE, MOMENT, ONE_SIDED, RANGE, lower_limit
@@ -19,11 +19,11 @@ from jbrl.bayes_optimal.look_ahead import LookAhead, Replication
 from jbrl.bayes_optimal.lower import LEAST_PLAYED, TRIAL, Candidate, candidates, find_agents
 from jbrl.bayes_optimal.moves import forgetting
 from jbrl.bayes_optimal.plan import (
+    LARGEST_PLAYED,
     REPLICATIONS,
     SHARE,
     Plan,
     check_model,
-    checked_played,
     make_plan,
     standard_error,
 )
@@ -217,7 +217,8 @@ def bound(
         work.cores,
     )
     if played is not None:
-        plan = dataclasses.replace(plan, n_played=checked_played(played), as_asked=True)
+        check_count("played", played, LARGEST_PLAYED, low=2)
+        plan = dataclasses.replace(plan, n_played=played, as_asked=True)
 
     def left() -> float:
         return plan.budget - (clock() - started)

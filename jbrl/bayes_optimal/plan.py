@@ -196,17 +196,6 @@ def _more_samples(model: Model, n_mdps: int) -> int:
     return max(0, bytes_of_samples(model, n_mdps) - bytes_of_samples(model, PILOT))
 
 
-def checked_played(played: int) -> int:
-    """Return a number of MDPs to play in.
-
-    Raises:
-      JbrlError: no number from 2 to `LARGEST_PLAYED`.
-    """
-    if not (_whole(played) and 2 <= played <= LARGEST_PLAYED):
-        raise JbrlError(f"played = {played!r}: expected an integer from 2 to {LARGEST_PLAYED:,}")
-    return played
-
-
 def _check_numbers(horizon: int, decisions: int | None, budget: float | None, memory: int) -> None:
     if decisions is not None and not (_whole(decisions) and 0 <= decisions <= horizon):
         raise JbrlError(

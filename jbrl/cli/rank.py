@@ -57,8 +57,8 @@ def rank(
       jbrl rank out/quick --all --table orders
     """
     from jbrl.results import Results
-    from jbrl.stats.paired_bootstrap import check_level
     from jbrl.stats.rank_stability import orders_table, pairs_table, ranks_table
+    from jbrl.stats.table import check_level
 
     check_level(level)
     results = Results(folder)

@@ -7,9 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from jbrl.base.errors import JbrlError, shown
-
-MAX_COUNT = 2**31 - 1
+from jbrl.base.errors import JbrlError, check_count, shown
 
 
 @dataclasses.dataclass(frozen=True)
@@ -144,10 +142,3 @@ def check_discount(value: Any) -> None:
         raise JbrlError(
             f"discount = {shown(value)}: expected a number from 0 up to, but not including, 1"
         )
-
-
-def check_count(field: str, value: Any, high: int = MAX_COUNT, low: int = 1) -> None:
-    """Raise `JbrlError` unless `value` is an integer from `low` to `high`."""
-    is_bool, is_integer = isinstance(value, bool), isinstance(value, int | np.integer)
-    if is_bool or not is_integer or not low <= value <= high:
-        raise JbrlError(f"{field} = {value!r}: expected an integer from {low} to {high}")

@@ -22,9 +22,9 @@ import numpy as np
 from jax import Array, lax
 
 from jbrl.base import notebook
-from jbrl.base.errors import JbrlError, bytes_text, shown
+from jbrl.base.errors import JbrlError, bytes_text, check_count, shown
 from jbrl.base.pytree import record, static
-from jbrl.environments.spec import Box, OneHot, Spec, check_count
+from jbrl.environments.spec import Box, OneHot, Spec
 from jbrl.mdp.sampling import stream
 from jbrl.play import compilation
 from jbrl.play.batching import is_key

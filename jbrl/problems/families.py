@@ -14,8 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from jbrl.base.errors import JbrlError, nearest, shown
-from jbrl.environments.spec import check_count
+from jbrl.base.errors import JbrlError, check_count, nearest, shown
 from jbrl.mdp.dirichlet import DirichletMDPs, distribution
 from jbrl.problems.problem import DirichletProblem, Problem, register_derived, register_problem
 

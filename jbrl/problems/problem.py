@@ -17,11 +17,11 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from jbrl.base.errors import JbrlError, Register
+from jbrl.base.errors import JbrlError, Register, check_count
 from jbrl.base.plugins import is_outside, source_digest, summary
 from jbrl.base.schema import MetricFigure
 from jbrl.environments.environment import ENVIRONMENTS, Environment, as_arrays, check_environment
-from jbrl.environments.spec import Discrete, Episodes, Lifetime, Spec, Steps, check_count
+from jbrl.environments.spec import Discrete, Episodes, Lifetime, Spec, Steps
 from jbrl.mdp.dirichlet import DirichletMDPs, check_mdps
 from jbrl.mdp.sampling import stream
 from jbrl.problems.prior import DirichletPrior, EnvironmentPrior, Prior

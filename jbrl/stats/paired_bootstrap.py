@@ -33,9 +33,9 @@ import numpy as np
 import pandas as pd
 from scipy.special import ndtr, ndtri, stdtrit
 
-from jbrl.base.errors import JbrlError
+from jbrl.base.errors import JbrlError, check_count
 from jbrl.base.schema import MDP, RETURNS
-from jbrl.stats.table import FEW, check_returns
+from jbrl.stats.table import FEW, check_level, check_returns
 
 WHO = ("algorithm", "parameters")
 
@@ -151,8 +151,7 @@ def draw_counts(n: int, resamples: int, seed: int, stream: int = 0) -> np.ndarra
         4 GB.
     """
     for name, value, low in (("resamples", resamples, 1), ("seed", seed, 0)):
-        if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < low:
-            raise JbrlError(f"bootstrap: {name} = {value!r}: expected an integer from {low}")
+        check_count(f"bootstrap: {name}", value, 2**63 - 1, low)
     dtype = np.uint16 if n <= np.iinfo(np.uint16).max else np.uint8
     if resamples * n * np.dtype(dtype).itemsize > _GREATEST:
         accepted = _GREATEST // (n * np.dtype(dtype).itemsize)
@@ -274,12 +273,6 @@ def studentised_intervals(
         wide = np.quantile(t, tails) if told.any() else np.zeros(2)
         ends[:, place] -= error[place] * np.array([max(wide[0], student), min(wide[1], -student)])
     return ends[0], ends[1]
-
-
-def check_level(level: float) -> None:
-    """Refuse a level of confidence outside (0, 1)."""
-    if not 0 < level < 1:
-        raise JbrlError(f"level = {level!r}: expected a number between 0 and 1, both excluded")
 
 
 def _sorted_quantile(rows: np.ndarray, levels: np.ndarray) -> np.ndarray:

@@ -16,9 +16,9 @@ from typing import Literal
 import numpy as np
 import pandas as pd
 
-from jbrl.base.errors import JbrlError, shown
+from jbrl.base.errors import JbrlError, check_choice, shown
 from jbrl.base.schema import AGENT, MDP, RETURNS
-from jbrl.stats.table import check_returns, factor95, samples, summarise
+from jbrl.stats.table import check_level, check_returns, factor95, samples, summarise
 
 Correction = Literal["none", "holm"]
 
@@ -64,12 +64,8 @@ def critical_value(sided: Sided = "two", level: float = 0.95) -> float:
     Raises:
       JbrlError: `sided` is neither "one" nor "two", or `level` is not in (0, 1).
     """
-    if sided not in ("one", "two"):
-        raise JbrlError(f"paired test: sided = {sided!r}: expected 'one' or 'two'")
-    if not (isinstance(level, int | float) and 0 < level < 1):
-        raise JbrlError(
-            f"paired test: level = {level!r}: expected a number between 0 and 1, both excluded"
-        )
+    check_choice("paired test: sided", sided, ("one", "two"))
+    check_level(level)
     return NormalDist().inv_cdf(level if sided == "one" else (1 + level) / 2)
 
 

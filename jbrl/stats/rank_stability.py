@@ -28,12 +28,12 @@ from jbrl.stats.paired_bootstrap import (
     WHO,
     Paired,
     Resampled,
-    check_level,
     common_agents,
     compare,
     draw_counts,
     resampled,
 )
+from jbrl.stats.table import check_level
 
 ALL = "(all)"  # stands for all experiments together
 BESIDE = tuple(f"best_{name}" for name in MEASURES)

@@ -28,10 +28,10 @@ import numpy as np
 import pandas as pd
 from scipy.special import stdtrit
 
-from jbrl.base.errors import JbrlError
-from jbrl.stats.paired_bootstrap import bca_levels, both_means, check_level, draw_counts, pair
+from jbrl.base.errors import JbrlError, check_count
+from jbrl.stats.paired_bootstrap import bca_levels, both_means, draw_counts, pair
 from jbrl.stats.paired_test import rejected
-from jbrl.stats.table import factor95, varied
+from jbrl.stats.table import check_level, factor95, varied
 
 MEASURES = ("tuned", "single", "sensitivity", "dimension")
 ENDS = ("lower", "upper")
@@ -284,11 +284,8 @@ def shares(
     Raises:
       JbrlError: `groups` is below 2, `permutations` below 1, or `level` not in (0, 1).
     """
-    if permutations < 1 or not 0 < level < 1:
-        raise JbrlError(
-            f"sensitivity: permutations = {permutations}, level = {level}: expected at least 1, "
-            "and a number between 0 and 1"
-        )
+    check_count("sensitivity: permutations", permutations)
+    check_level(level)
     rows: list[tuple[Any, ...]] = []
     for who, name, values, every, _ in _parameters(trials, drawn, groups):
         scored = ~np.isnan(every)
@@ -426,8 +423,7 @@ def _parameters(
     """Yield experiment, algorithm, setting, parameter, values, scores and groups, of algorithms
     with at least one score.
     """
-    if groups < 2:
-        raise JbrlError(f"sensitivity: groups = {groups}: expected at least 2")
+    check_count("sensitivity: groups", groups, low=2)
     for who, rows in trials.groupby(list(WHO), sort=False):
         for name in drawn:
             values = pd.to_numeric(rows[name], errors="coerce").to_numpy(np.float64)

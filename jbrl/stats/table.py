@@ -25,6 +25,12 @@ _GREEK = dict(zip(_LETTERS, "αβγδεηκλμρστ", strict=True))
 _SUBSCRIPTS = str.maketrans("0123456789", "₀₁₂₃₄₅₆₇₈₉")
 
 
+def check_level(level: object) -> None:
+    """Refuse a level of confidence outside (0, 1)."""
+    if not (isinstance(level, int | float) and 0 < level < 1):
+        raise JbrlError(f"level = {level!r}: expected a number between 0 and 1, both excluded")
+
+
 def oracles_of(manifest: Mapping[str, Any]) -> set[str]:
     """Return algorithms that see the environment itself, the true MDP."""
     units = manifest.get("units") or []

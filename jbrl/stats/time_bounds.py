@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from jbrl.base.errors import JbrlError, nearest
+from jbrl.base.errors import JbrlError, check_choice, nearest
 from jbrl.base.schema import AGENT, RETURNS
 from jbrl.stats.paired_test import Correction, Sided, paired_z, rejected
 from jbrl.stats.table import check_columns, check_returns, samples
@@ -171,8 +171,7 @@ class Contest:
         correction: Correction = "none",
     ) -> None:
         check_columns(scores, AGENT, "scores")
-        if correction not in ("none", "holm"):
-            raise JbrlError(f"time bounds: correction = {correction!r}: expected 'none' or 'holm'")
+        check_choice("time bounds: correction", correction, ("none", "holm"))
         self.scores = scores.reset_index(drop=True)
         self.sided, self.level, self.correction = sided, level, correction
         self._samples = _samples(self.scores, check_returns(returns, RETURNS))

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jbrl.base.errors import JbrlError
+from jbrl.base.errors import MAX_COUNT, JbrlError
 from jbrl.base.pytree import record
 from jbrl.environments.environment import (
     ENVIRONMENTS,
@@ -19,7 +19,7 @@ from jbrl.environments.environment import (
     drawn,
     register_environment,
 )
-from jbrl.environments.spec import MAX_COUNT, Box, Discrete, Episodes, OneHot, Spec, Steps
+from jbrl.environments.spec import Box, Discrete, Episodes, OneHot, Spec, Steps
 
 
 class Fine(Environment):

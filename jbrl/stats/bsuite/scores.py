@@ -19,7 +19,7 @@ import numpy as np
 import pandas as pd
 
 from jbrl.base.bsuite_sweep import EXPERIMENTS, SWEEP, TAGS
-from jbrl.base.errors import JbrlError
+from jbrl.base.errors import check_choice
 from jbrl.stats.bsuite import curves
 from jbrl.stats.bsuite.logs import Logs, Run
 from jbrl.stats.bsuite.measures import RELEASES, AgentRuns, of_runs, played, regret, resampled
@@ -147,8 +147,7 @@ def score_table(logs: Logs, release: str = RELEASES[0], *, of: str = "experiment
     Raises:
       JbrlError: no such release, or `of` is neither.
     """
-    if of not in ("experiments", "settings"):
-        raise JbrlError(f"of = {of!r}: expected 'experiments' or 'settings'")
+    check_choice("of", of, ("experiments", "settings"))
     rows: list[tuple[str, str, float]] = []
     for agent in logs.agents:
         for name in logs.experiments:

@@ -29,7 +29,7 @@ import numpy as np
 from jax import Array, lax
 from jax.sharding import Mesh, PartitionSpec
 
-from jbrl.base.errors import JbrlError
+from jbrl.base.errors import check_choice, check_count
 from jbrl.base.pytree import record
 from jbrl.stats.evaluation.game import EQUAL, TIE, Equilibrium, equilibrium
 from jbrl.stats.evaluation.propagation import check_delta
@@ -69,10 +69,9 @@ def bootstrap(
         or `interval` neither name.
     """
     check_delta(delta)
-    check_whole("resamples", resamples, 1)
-    check_whole("seed", seed, 0)
-    if interval not in ("percentile", "bca"):
-        raise JbrlError(f"interval = {interval!r}: expected 'percentile' or 'bca'")
+    check_count("resamples", resamples, 2**32 - 1)
+    check_count("seed", seed, 2**32 - 1, low=0)
+    check_choice("interval", interval, ("percentile", "bca"))
     scores = resampled_scores(samples, resamples, seed, progress)
     n, m = samples.shape
     tail = delta / (n * m) / 2
@@ -81,13 +80,6 @@ def bootstrap(
         levels = _bca_levels(samples, scores, levels)
     ends = np.array([np.quantile(scores[:, i], levels[i]) for i in range(n)])
     return Bootstrap(scores, ends[:, 0], ends[:, 1])
-
-
-def check_whole(name: str, value: int, low: int) -> None:
-    """Refuse a value that is not an integer from `low` up to 2³² - 1."""
-    whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
-    if not whole or not low <= value < 2**32:
-        raise JbrlError(f"{name} = {value!r}: expected an integer from {low} to {2**32 - 1}")
 
 
 def _bca_levels(samples: Samples, scores: np.ndarray, levels: np.ndarray) -> np.ndarray:

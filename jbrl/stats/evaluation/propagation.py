@@ -30,7 +30,7 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-from jbrl.base.errors import JbrlError
+from jbrl.base.errors import JbrlError, check_choice
 from jbrl.stats.evaluation.game import Moves, Side, sides_of
 from jbrl.stats.evaluation.samples import Samples, frequencies, product, workers
 
@@ -114,8 +114,7 @@ def payoff_t_intervals(
     Raises:
       JbrlError: a cell has one sample only, or `quantile` is neither.
     """
-    if quantile not in ("code", "paper"):
-        raise JbrlError(f"quantile = {quantile!r}: expected 'code' or 'paper'")
+    check_choice("quantile", quantile, ("code", "paper"))
     _check_two(samples)
     n, m = samples.shape
     level = check_delta(delta) / (n * m)

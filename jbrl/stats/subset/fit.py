@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from jbrl.base.errors import JbrlError
+from jbrl.base.errors import JbrlError, check_count
 from jbrl.stats.subset.kernel import fold_weights
 
 
@@ -30,8 +30,7 @@ class Folds:
     def __post_init__(self) -> None:
         numbers = (("folds", self.k, 2), ("seed", self.seed, 0), ("repeats", self.repeats, 1))
         for name, value, low in numbers:
-            if isinstance(value, bool) or not isinstance(value, int) or not low <= value < 2**31:
-                raise JbrlError(f"subset: {name} = {value!r}: expected an integer from {low}")
+            check_count(f"subset: {name}", value, low=low)
         n_groups = len(set(self.groups or ()))
         if self.groups is not None and self.k > n_groups:
             raise JbrlError(

@@ -12,7 +12,7 @@ from typing import Any, Literal
 import numpy as np
 import pandas as pd
 
-from jbrl.base.errors import JbrlError, nearest
+from jbrl.base.errors import JbrlError, check_choice, nearest
 from jbrl.stats.subset.transform import Normalise, Pair, Scale, Transform, scale_of, transform_of
 
 Summary = Callable[[np.ndarray], float]
@@ -165,8 +165,7 @@ def _check_duplicates(table: pd.DataFrame, policy: str, name: str, notes: list[s
     """Refuse several scores for one algorithm and environment without a rule for them; note those
     that are equal.
     """
-    if policy not in DUPLICATES:
-        raise JbrlError(f"subset: duplicates = {policy!r}: expected one of {', '.join(DUPLICATES)}")
+    check_choice("subset: duplicates", policy, DUPLICATES)
     twice = table[table.duplicated(CELL, keep=False)]
     spread = twice.groupby(CELL)["score"].agg(["nunique", "size"])
     different = spread[spread["nunique"] > 1]

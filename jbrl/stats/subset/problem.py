@@ -18,7 +18,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jbrl.base.errors import JbrlError
+from jbrl.base.errors import JbrlError, check_choice, check_count
 from jbrl.stats.subset import kernel
 from jbrl.stats.subset.fit import Folds
 from jbrl.stats.subset.kernel import SINGULAR, Loss, OwnRows, SharedTables, fold_weights
@@ -372,11 +372,9 @@ def candidates(
 
 def _check(prepared: Prepared, settings: Search) -> None:
     for name, accepted in (("criterion", CRITERIA), ("rows", ROWS)):
-        if (value := getattr(settings, name)) not in accepted:
-            raise JbrlError(f"subset: {name} = {value!r}: expected one of {', '.join(accepted)}")
+        check_choice(f"subset: {name}", getattr(settings, name), accepted)
     for name, low in (("top", 0), ("chunk", 1), ("shortlist", 0)):
-        if (value := getattr(settings, name)) < low:
-            raise JbrlError(f"subset: {name} = {value}: expected an integer from {low}")
+        check_count(f"subset: {name}", getattr(settings, name), low=low)
     by_rows = settings.criterion == "kfold" and settings.folds.groups is None
     if by_rows and settings.folds.k > len(prepared.algorithms):
         raise JbrlError(
