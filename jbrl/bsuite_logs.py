@@ -14,7 +14,7 @@ import pandas as pd
 
 from jbrl.base.bsuite_sweep import LOG, SWEEP
 from jbrl.base.errors import JbrlError, listed
-from jbrl.base.files import check_file, is_temporary, replacing
+from jbrl.base.files import check_file, is_temporary, naming, replacing
 from jbrl.results import Results
 from jbrl.stats.bsuite.logs import (
     PATTERN,
@@ -142,14 +142,11 @@ def write_table(logs: Logs, path: Path) -> None:
     if not path.name.lower().endswith(TABLES):
         raise JbrlError(f"{path}: expected a file ending in {', '.join(TABLES)}")
     zipped = "gzip" if path.suffix.lower() == ".gz" else None
-    try:
-        with replacing(path) as temporary:
-            if path.suffix.lower() in PARQUET:
-                logs.table.to_parquet(temporary, index=False)
-            else:
-                logs.table.to_csv(temporary, index=False, lineterminator="\n", compression=zipped)
-    except OSError as error:
-        raise JbrlError(f"{path}: cannot be written: {error.strerror}") from None
+    with naming(path, "written"), replacing(path) as temporary:
+        if path.suffix.lower() in PARQUET:
+            logs.table.to_parquet(temporary, index=False)
+        else:
+            logs.table.to_csv(temporary, index=False, lineterminator="\n", compression=zipped)
 
 
 def _named(place: str) -> tuple[str | None, Path]:
@@ -200,11 +197,9 @@ def _inner(path: Path) -> list[Path]:
         parts = re.findall(r"\d+|\D+", folder.name)
         return [(int(part), "") if part.isdigit() else (-1, part) for part in parts]
 
-    try:
+    with naming(path, "read"):
         folders = [folder for folder in path.iterdir() if folder.is_dir()]
         return sorted((folder for folder in folders if not is_temporary(folder)), key=key)
-    except OSError as error:
-        raise JbrlError(f"{path}: cannot be read: {error.strerror}") from None
 
 
 def _renamed(logs: Logs, name: str | None, path: Path) -> Logs:

@@ -31,7 +31,7 @@ from jbrl.agents.complete import Distribution, is_oracle, parameters_of
 from jbrl.agents.registry import registered_name, shown_name
 from jbrl.base import notebook
 from jbrl.base.errors import JbrlError, as_path, check_count, shown
-from jbrl.base.files import write_whole
+from jbrl.base.files import naming, write_whole
 from jbrl.base.plugins import is_outside, source_digest
 from jbrl.environments.spec import Box, Episodes, Lifetime, OneHot, Steps
 from jbrl.play import compilation, offline
@@ -377,10 +377,8 @@ class Life(Stepping):
             "decisions": self.decisions,
             **self._place,
         }
-        try:
+        with naming(path, "written"):
             write_whole(Path(path), files.pack(header, self.arrays(), compress=False))
-        except OSError as error:
-            raise JbrlError(f"{path}: cannot be written: {error.strerror}") from None
         return Path(path)
 
 

@@ -19,7 +19,7 @@ import numpy as np
 from jbrl.agents.complete import build
 from jbrl.agents.registry import AGENTS, find_agent
 from jbrl.base.errors import JbrlError, JbrlWarning, shown
-from jbrl.base.files import check_file, write_whole
+from jbrl.base.files import check_file, naming, write_whole
 from jbrl.environments.spec import Box, Discrete, Spec
 from jbrl.mdp.dirichlet import distribution
 from jbrl.play.batching import is_key
@@ -53,12 +53,11 @@ def write_folder(
         ) from None
     temporary = target.parent / f".{target.name}.{secrets.token_hex(4)}.tmp"
     try:
-        temporary.mkdir(parents=True)
-        for name, content in contents.items():
-            write_whole(temporary / name, content)
-        temporary.rename(target)
-    except OSError as error:
-        raise JbrlError(f"{target}: cannot be written: {error.strerror}") from None
+        with naming(target, "written"):
+            temporary.mkdir(parents=True)
+            for name, content in contents.items():
+                write_whole(temporary / name, content)
+            temporary.rename(target)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
 

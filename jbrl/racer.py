@@ -20,8 +20,7 @@ import numpy.typing as npt
 
 from jbrl.agents.complete import parameters_of, played_agent
 from jbrl.base import notebook
-from jbrl.base.errors import JbrlError
-from jbrl.base.files import write_whole
+from jbrl.base.files import naming, write_whole
 from jbrl.base.plugins import is_outside, source_digest
 from jbrl.play import compilation
 from jbrl.play.experiment import Run
@@ -97,10 +96,8 @@ class Kept:
     def __init__(self, folder: Path | None) -> None:
         self._folder = None if folder is None else folder / "blocks"
         if self._folder is not None:
-            try:
+            with naming(str(folder), "used as a folder"):
                 (self._folder / "knowledge").mkdir(parents=True, exist_ok=True)
-            except OSError as error:
-                raise JbrlError(f"{folder}: cannot be used as a folder: {error.strerror}") from None
 
     def get(self, name: str) -> tuple[dict[str, Any], dict[str, Any]] | None:
         """Return header and arrays; None where there are none, or damaged ones."""

@@ -22,6 +22,15 @@ NO_TEXT = "not a text file in UTF-8"
 _STALE_SECONDS = 3600.0  # temporary folders older than this were left by a killed process
 
 
+@contextmanager
+def naming(path: str | Path, done: str) -> Iterator[None]:
+    """Raise `JbrlError` in place of an OSError: `path` cannot be `done`, "read" or "written"."""
+    try:
+        yield
+    except OSError as error:
+        raise JbrlError(f"{path}: cannot be {done}: {error.strerror}") from None
+
+
 def write_whole(path: Path, content: bytes) -> None:
     """Replace the content of `path`: a reader, also after a crash, sees the old file or the new
     one, whole.

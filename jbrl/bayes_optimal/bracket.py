@@ -12,7 +12,7 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from jbrl.base.errors import JbrlError, check_count
-from jbrl.base.files import write_whole
+from jbrl.base.files import naming, write_whole
 from jbrl.bayes_optimal.hidden_ahead import hide, restored
 from jbrl.bayes_optimal.limits import CONFIDENCE, MOMENT, ONE_SIDED, RANGE, lower_limit
 from jbrl.bayes_optimal.look_ahead import LookAhead, Replication
@@ -70,10 +70,8 @@ class Pieces:
         self._folder = folder
         self._digest = hashlib.sha256(canonical(configuration).encode()).hexdigest()[:16]
         if folder is not None:
-            try:
+            with naming(folder, "used as a folder"):
                 folder.mkdir(parents=True, exist_ok=True)
-            except OSError as error:
-                raise JbrlError(f"{folder}: cannot be used as a folder: {error.strerror}") from None
 
     def get(self, name: str, make: Callable[[], dict[str, Any]]) -> dict[str, Any]:
         """Return a piece: the one that is kept, or else a new one, which is kept.

@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from jbrl.base.errors import JbrlError, shown
-from jbrl.base.files import read_object, write_whole
+from jbrl.base.files import naming, read_object, write_whole
 from jbrl.base.parameters import GREATEST_INTEGER
 from jbrl.mdp.dirichlet import DirichletMDPs, check_mdps
 from jbrl.problems.problem import DirichletProblem
@@ -99,10 +99,8 @@ def write_json(problem: DirichletProblem, path: str | Path) -> None:
     Raises:
       JbrlError: the problem is not a distribution over finite MDPs, or the file cannot be written.
     """
-    try:
+    with naming(path, "written"):
         write_whole(Path(path), to_json(problem).encode())
-    except OSError as error:
-        raise JbrlError(f"{path}: cannot be written: {error.strerror}") from None
 
 
 def _nested(array: Any) -> str:

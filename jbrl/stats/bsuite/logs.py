@@ -16,7 +16,7 @@ import pandas as pd
 
 from jbrl.base.bsuite_sweep import EXPERIMENTS, LOG_COLUMNS, SWEEP, Experiment
 from jbrl.base.errors import JbrlError, listed, nearest, shown
-from jbrl.base.files import read_text, writing
+from jbrl.base.files import naming, read_text, writing
 from jbrl.stats.score_table import as_floats, as_text
 
 
@@ -273,10 +273,8 @@ def read_folder(folder: Path, agent: str, number: int = 0) -> Logs:
     Raises:
       JbrlError: the folder cannot be read, or has no logs.
     """
-    try:
+    with naming(folder, "read"):
         paths = sorted(folder.glob(PATTERN))
-    except OSError as error:
-        raise JbrlError(f"{folder}: cannot be read: {error.strerror}") from None
     if not paths:
         raise JbrlError(f"{folder}: no logs: expected files named {PATTERN}")
     runs: dict[str, Run] = {}

@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from jbrl.base.errors import JbrlError
-from jbrl.base.files import read_text, write_whole
+from jbrl.base.files import naming, read_text, write_whole
 from jbrl.stats.subset.fit import Fit
 from jbrl.stats.subset.preparation import Prepared
 from jbrl.stats.subset.transform import Scale, Transform, from_knots, transform_of
@@ -195,10 +195,8 @@ def save(model: Model, path: str | Path) -> None:
     fields: dict[str, Any] = {"format": FORMAT}
     for name, value in vars(model).items():
         fields |= _plain(vars(value)) if name == "scale" else _plain({name: value})
-    try:
+    with naming(path, "written"):
         write_whole(Path(path), (json.dumps(fields, indent=1) + "\n").encode())
-    except OSError as error:
-        raise JbrlError(f"{path}: cannot be written: {error.strerror}") from None
 
 
 def load(path: str | Path) -> Model:
