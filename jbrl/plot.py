@@ -30,7 +30,7 @@ from jbrl.report.axes import (
     Style,
     duration_ticks,
     interval,
-    rows_figure,
+    rows_panel,
     styles,
 )
 from jbrl.report.sections import Section
@@ -182,20 +182,19 @@ def _scores(section: Section, looks: dict[str, Style], *, everyone: bool = False
     if rows.empty:
         raise JbrlError(f"experiment '{section.name}': nothing has a score yet")
     with mpl.rc_context(LOOK):
-        figure, axes = rows_figure(rows["label"])
-        drawing = Drawing(figure)
+        drawing, axes = rows_panel(rows["label"])
         for y, (index, row) in enumerate(rows.iterrows()):
             style, mean, half = looks[row["algorithm"]], row["mean"], row["ci95"]
             interval(axes, y, mean - half, mean + half, colors=style.colour)
             drawing.mark(axes, (mean, y), style, f"mark-{index}", "")
         axes.set_xlabel(section.terms.mean)
-    return figure
+    return drawing.figure
 
 
 def _winners(found: pd.DataFrame, looks: dict[str, Style]) -> Figure:
     """One row for each algorithm that wins somewhere."""
     names = list(dict.fromkeys(name for row in found["algorithms"] for name in row))
-    figure, axes = rows_figure(names)
+    drawing, axes = rows_panel(names)
     starts = np.log10(np.maximum(found["bound"].to_numpy(np.float64), 1e-12))
     edges = np.append(starts, starts[-1] + max(0.3, 0.1 * (starts[-1] - starts[0])))
     for left, right, algorithms in zip(edges, edges[1:], found["algorithms"], strict=False):
@@ -208,7 +207,7 @@ def _winners(found: pd.DataFrame, looks: dict[str, Style]) -> Figure:
     duration_ticks(axes.xaxis, edges[0], edges[-1], most=6)
     axes.set_xlim(edges[0], edges[-1])
     axes.set_xlabel("bound on online time per decision")
-    return figure
+    return drawing.figure
 
 
 def _adopted(figure: Figure) -> Figure:

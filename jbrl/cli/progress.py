@@ -5,7 +5,6 @@ Progress is a live display on a terminal, one line per unit elsewhere.
 
 import time
 from collections.abc import Sequence
-from types import TracebackType
 from typing import Any
 
 import numpy as np
@@ -107,14 +106,9 @@ class Display(Progress):
         self._bars.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         self._bars.stop()
-        if error is None:
+        if kind is None:
             self._conclude()
 
     def begin(self, units: Sequence[Unit], todo: Sequence[Unit]) -> None:

@@ -363,10 +363,23 @@ def _columns(names: Sequence[str], *, lines: bool) -> int:
     return 1
 
 
-def rows_figure(
-    names: Sequence[str], *, step: float = 0.36, size: float = 9.6, above: float = 0.08
-) -> tuple[Figure, Axes]:
-    """Make axes with one line per name, the first on top; higher where names take many lines.
+def panel(
+    height: float, data: pd.DataFrame | None = None, width: float = WIDTH
+) -> tuple[Drawing, Axes]:
+    """Make a drawing of one pair of axes, of this size in inches, and of the numbers `data`."""
+    drawing = Drawing(Figure(figsize=(width, height)), pd.DataFrame() if data is None else data)
+    return drawing, drawing.figure.subplots()
+
+
+def rows_panel(
+    names: Sequence[str],
+    data: pd.DataFrame | None = None,
+    *,
+    step: float = 0.36,
+    size: float = 9.6,
+    above: float = 0.08,
+) -> tuple[Drawing, Axes]:
+    """Make a `panel` with one line per name, the first on top; higher where names take many lines.
 
     Args:
       step: inches from one line to the next, at least.
@@ -380,8 +393,7 @@ def rows_figure(
         step = max(step, GAP + LINE * max(neighbours, default=lines[0]))
     ends = [max(0.55, (LINE * count + GAP) / 2 / step) for count in (lines[0], lines[-1])]
     height = 0.52 + above + step * (len(names) - 1 + sum(ends))
-    figure = Figure(figsize=(WIDTH, height))
-    axes = figure.subplots()
+    drawing, axes = panel(height, data)
     axes.set_yticks(range(len(names)), names, fontsize=size)
     axes.set_ylim(len(names) - 1 + ends[1], -ends[0])
     axes.tick_params(axis="y", length=0)
@@ -389,8 +401,8 @@ def rows_figure(
     axes.grid(axis="x")
     longest = max(len(line) for name in names for line in name.split("\n"))
     left = min(0.42, 0.03 + 0.0015 * size * longest)
-    figure.subplots_adjust(left=left, right=0.965, bottom=0.52 / height, top=1 - above / height)
-    return figure, axes
+    drawing.margins(left, 0.52, 1 - above / height)
+    return drawing, axes
 
 
 def labels_of(names: Iterable[str], width: int, lines: int) -> list[str]:

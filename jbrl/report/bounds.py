@@ -11,7 +11,6 @@ import numpy.typing as npt
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.collections import PolyCollection
-from matplotlib.figure import Figure
 from scipy import ndimage
 
 from jbrl.base.errors import JbrlError
@@ -49,8 +48,7 @@ def best_within_bounds(section: Section, styles: parts.Styles) -> parts.Drawing 
     winners = {name for algorithms in points["algorithms"] for name in algorithms[:2]}
     shown = [name for name in styles if name in winners]
     height = parts.legend_height(shown) + (0.95 if strip else 3.27)
-    drawing = parts.Drawing(Figure(figsize=(parts.WIDTH, height)), stretches(points))
-    axes = drawing.figure.subplots()
+    drawing, axes = parts.panel(height, stretches(points))
     x, y = np.log10(points["x"].unique()), np.log10(points["y"].unique())
     y = y if len(y) > 1 else np.array([0.0, 1.0])
     cells = points["algorithms"].to_numpy().reshape(-1, len(x))

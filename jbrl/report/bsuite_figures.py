@@ -114,8 +114,7 @@ def tag_lines(tags: pd.DataFrame, styles: parts.Styles) -> parts.Drawing:
     """Draw the same scores in rows, which are easier to compare, with intervals where available."""
     agents = _agents(tags)
     height = max(4.0, 0.9 + len(TAGS) * (0.24 + 0.105 * len(agents)))
-    drawing = parts.Drawing(Figure(figsize=(parts.WIDTH, height)), tags)
-    axes = drawing.figure.subplots()
+    drawing, axes = parts.panel(height, tags)
     offsets = _side_by_side(len(agents), 0.36)
     for y, tag in enumerate(TAGS):
         rows = tags[tags["tag"] == tag].set_index("agent")
@@ -144,8 +143,7 @@ def single(scores: pd.DataFrame, styles: parts.Styles) -> parts.Drawing:
     """
     rows = scores.sort_values("score", ascending=False, kind="stable", na_position="last")
     names = [textwrap.shorten(name, 24, placeholder="…") for name in rows["agent"]]
-    figure, axes = parts.rows_figure(names)
-    drawing = parts.Drawing(figure, scores)
+    drawing, axes = parts.rows_panel(names, scores)
     for y, row in enumerate(rows.to_dict("records")):
         if not np.isfinite(row["score"]):
             axes.text(0.01, y, "no score", va="center", fontsize=9)
@@ -245,8 +243,7 @@ def learning(curves: pd.DataFrame, experiment: Experiment, styles: parts.Styles)
     """
     agents = _agents(curves)
     height = 3.03 + parts.legend_height(agents, lines=True)
-    drawing = parts.Drawing(Figure(figsize=(parts.WIDTH, height)), curves)
-    axes = drawing.figure.subplots()
+    drawing, axes = parts.panel(height, curves)
     for k, agent in enumerate(agents):
         rows, style = curves[curves["agent"] == agent], styles[agent]
         spread = rows["ci95"].fillna(0).to_numpy()
@@ -387,8 +384,7 @@ def average(final: pd.DataFrame, experiment: Experiment, styles: parts.Styles) -
       final: `jbrl.stats.bsuite.curves.final_regrets`.
     """
     agents, levels = _agents(final), sorted(final["level"].unique())
-    drawing = parts.Drawing(Figure(figsize=(parts.WIDTH, 3.4)), final)
-    axes = drawing.figure.subplots()
+    drawing, axes = parts.panel(3.4, final)
     offsets = _side_by_side(len(agents), 0.32)
     for k, agent in enumerate(agents):
         style = styles[agent]
@@ -419,8 +415,7 @@ def scaling(values: pd.DataFrame, experiment: Experiment, styles: parts.Styles) 
     """
     agents, threshold = _agents(values), THRESHOLDS[experiment.family]
     swingup = experiment.family == "cartpole_swingup"
-    drawing = parts.Drawing(Figure(figsize=(parts.WIDTH, 3.6)), values)
-    axes = drawing.figure.subplots()
+    drawing, axes = parts.panel(3.6, values)
     for k, agent in enumerate(agents):
         rows, style = values[values["agent"] == agent], styles[agent]
         faint: Any = {"color": style.colour, "linewidth": 0.6, "alpha": 0.7}
@@ -456,8 +451,7 @@ def solving(solved: pd.DataFrame, styles: parts.Styles, *, logarithmic: bool) ->
         episode that was logged.
     """
     agents = _agents(solved)
-    drawing = parts.Drawing(Figure(figsize=(parts.WIDTH, 3.6)), solved)
-    axes = drawing.figure.subplots()
+    drawing, axes = parts.panel(3.6, solved)
     for k, agent in enumerate(agents):
         shift = 0.0 if logarithmic else 0.18 * (k - (len(agents) - 1) / 2)
         for n, row in enumerate(solved[solved["agent"] == agent].to_dict("records")):

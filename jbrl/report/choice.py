@@ -5,22 +5,9 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from matplotlib.figure import Figure
 
-from jbrl.report.axes import (
-    DASHED,
-    INK,
-    WIDTH,
-    Drawing,
-    Styles,
-    drawn,
-    duration_ticks,
-    legend,
-    legend_height,
-    line_look,
-    log_ticks,
-    styles,
-)
+from jbrl.report import axes as parts
+from jbrl.report.axes import DASHED, INK, Drawing, Styles, drawn, styles
 from jbrl.report.content import Chapter, Column, Document, Facts, Paragraph, Plot, table
 from jbrl.report.text import seconds_text
 
@@ -74,17 +61,16 @@ def document(choice: Mapping[str, Any], rows: Sequence[Sequence[str]]) -> Docume
 def _race(played: Sequence[Mapping[str, Any]], looks: Styles) -> Drawing:
     """Draw lines of the means of candidates over the number of environments."""
     names = [one["name"] for one in played]
-    figure = Figure(figsize=(WIDTH, PLOT_HEIGHT + legend_height(names, lines=True)))
-    axes = figure.subplots()
+    drawing, axes = parts.panel(PLOT_HEIGHT + parts.legend_height(names, lines=True))
     rows = []
     for k, one in enumerate(played):
-        axes.plot(*zip(*one["curve"], strict=True), **line_look(looks[one["name"]], k))
+        axes.plot(*zip(*one["curve"], strict=True), **parts.line_look(looks[one["name"]], k))
         rows += [(one["name"], n, mean) for n, mean in one["curve"]]
     sizes = sorted({n for _, n, _ in rows})
-    log_ticks(axes, "x", sizes[:: 1 + len(sizes) // 6])
+    parts.log_ticks(axes, "x", sizes[:: 1 + len(sizes) // 6])
     axes.set(xlabel="environments", ylabel="mean score")
-    drawing = Drawing(figure, pd.DataFrame(rows, columns=["candidate", "environments", "mean"]))
-    drawing.margins(0.12, 0.5, legend(figure, names, looks, lines=True))
+    drawing.data = pd.DataFrame(rows, columns=["candidate", "environments", "mean"])
+    drawing.margins(0.12, 0.5, parts.legend(drawing.figure, names, looks, lines=True))
     return drawing
 
 
@@ -94,20 +80,17 @@ def _times(
 ) -> Drawing:
     """Draw symbols of candidates at their latency and mean score."""
     names = [one["name"] for one in played]
-    figure = Figure(figsize=(WIDTH, PLOT_HEIGHT + legend_height(names)))
-    axes = figure.subplots()
     columns = ["name", "latency_seconds", "mean"]
-    drawing = Drawing(
-        figure, pd.DataFrame([[one[c] for c in columns] for one in played], columns=columns)
-    )
+    data = pd.DataFrame([[one[c] for c in columns] for one in played], columns=columns)
+    drawing, axes = parts.panel(PLOT_HEIGHT + parts.legend_height(names), data)
     for k, one in enumerate(played):
         title = f"{one['name']}: {one['mean']:.5g}, {seconds_text(one['latency_seconds'])}"
         place = float(np.log10(one["latency_seconds"])), one["mean"]
         drawing.mark(axes, place, looks[one["name"]], f"candidate-{k}", title)
     axes.axvline(np.log10(choice["online_limit"]), color=INK, linewidth=1, linestyle=DASHED)
-    duration_ticks(axes.xaxis, *axes.get_xlim(), 6)
+    parts.duration_ticks(axes.xaxis, *axes.get_xlim(), 6)
     axes.set(xlabel="99th percentile of a decision", ylabel="mean score")
-    drawing.margins(0.12, 0.5, legend(figure, names, looks))
+    drawing.margins(0.12, 0.5, parts.legend(drawing.figure, names, looks))
     return drawing
 
 

@@ -10,7 +10,6 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.colors import to_rgb
-from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from jbrl.base.files import writing
@@ -41,8 +40,7 @@ def aggregate(evaluation: Evaluation, styles: Styles) -> parts.Drawing:
     names = table.loc[table["method"] == methods[0], "algorithm"]
     several = len(methods) > 1
     above = 0.38 if several else 0.08
-    figure, axes = parts.rows_figure(names, step=0.3 + 0.1 * len(methods), above=above)
-    drawing = parts.Drawing(figure, table)
+    drawing, axes = parts.rows_panel(names, table, step=0.3 + 0.1 * len(methods), above=above)
     offsets = np.linspace(-0.22, 0.22, len(methods)) if several else [0.0]
     for y, name in enumerate(names):
         rows, colour = table[table["algorithm"] == name].set_index("method"), styles[name].colour
@@ -64,7 +62,7 @@ def aggregate(evaluation: Evaluation, styles: Styles) -> parts.Drawing:
             for name, dashes in looks.items()
         ]
         place_: Any = {"loc": "upper right", "bbox_to_anchor": (0.98, 1.0), "handlelength": 3}
-        figure.legend(handles=lines, ncols=len(methods), fontsize=9, **place_)
+        drawing.figure.legend(handles=lines, ncols=len(methods), fontsize=9, **place_)
     return drawing
 
 
@@ -87,9 +85,7 @@ def weights(evaluation: Evaluation) -> parts.Drawing:
     width = max(parts.WIDTH, beside + right + 0.42 * (n + 1.35))
     step = 0.36 if any("\n" in row for row in rows) else 0.3
     height = below + step * m + 0.1
-    figure = Figure(figsize=(width, height))
-    axes = figure.subplots()
-    drawing = parts.Drawing(figure, evaluation.weights)
+    drawing, axes = parts.panel(height, evaluation.weights, width)
     for y in range(m):
         for x in range(n + 1):
             total = x == n
@@ -159,10 +155,7 @@ def _curve(style: Style, first: int, every: int) -> dict[str, Any]:
 def _with_legend(names: Sequence[str], styles: Styles) -> tuple[parts.Drawing, Axes]:
     """Make axes that keep their height for any length of the legend of these names above them."""
     labels = parts.labels_of(names, *LEGEND)
-    drawing = parts.Drawing(
-        Figure(figsize=(parts.WIDTH, BELOW + PLOT + parts.legend_height(labels)))
-    )
-    axes = drawing.figure.subplots()
+    drawing, axes = parts.panel(BELOW + PLOT + parts.legend_height(labels))
     axes.grid()
     looks = {label: styles[name] for label, name in zip(labels, names, strict=True)}
     drawing.margins(0.1, BELOW, parts.legend(drawing.figure, labels, looks))

@@ -24,13 +24,12 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.collections import PolyCollection
 from matplotlib.colors import to_rgba
-from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from jbrl.base.errors import JbrlError, nearest
 from jbrl.base.schema import MetricFigure
 from jbrl.report import axes as parts
-from jbrl.report.axes import INK, ORACLE, Drawing, Floats, Styles, drawn, interval, rows_figure
+from jbrl.report.axes import INK, ORACLE, Drawing, Floats, Styles, drawn, interval, rows_panel
 from jbrl.report.content import Block, Cell, Column, Plot, table
 from jbrl.report.sections import BASELINE, Section
 from jbrl.report.text import ABSENT, MDPS, decimals_for, score_text, seconds_text, slug
@@ -130,11 +129,8 @@ def _score_against(
     if timed.empty:
         return f"no agent has a known {name}" if len(section.competitors) else ""
     shown = [name for name in styles if name in set(timed["algorithm"])]
-    drawing = parts.Drawing(
-        Figure(figsize=(parts.WIDTH, 3.27 + parts.legend_height(shown))),
-        timed[[*AGENT, column, "n", "mean", "std", "ci95", "best_of_algorithm"]],
-    )
-    axes = drawing.figure.subplots()
+    data = timed[[*AGENT, column, "n", "mean", "std", "ci95", "best_of_algorithm"]]
+    drawing, axes = parts.panel(3.27 + parts.legend_height(shown), data)
     crowded = len(timed) > MANY_AGENTS
     positions = parts.time_axis(axes, timed[column], timed["algorithm"], shown)
     axes.grid(axis="y")
@@ -203,9 +199,8 @@ def difference_from_the_best(section: Section, styles: parts.Styles) -> parts.Dr
         return ONE_ALGORITHM if len(rows) else ""
     if rows["difference"].isna().any():
         return "no test was made"
-    canvas, axes = parts.rows_figure(rows["label"])
     columns = ["difference", "standard_error", "z", "p_value", "best", "tied"]
-    drawing = parts.Drawing(canvas, rows[[*AGENT, *columns]])
+    drawing, axes = parts.rows_panel(rows["label"], rows[[*AGENT, *columns]])
     axes.axvline(0, gid="zero", **ZERO)
     for y, (index, row) in enumerate(rows.iterrows()):
         style, width = styles[row["algorithm"]], critical_value("one") * row["standard_error"]
@@ -246,8 +241,8 @@ def fraction_of_the_optimum(section: Section, styles: parts.Styles) -> parts.Dra
         return str(error)
     shares = shares.drop(columns="n")
     rows = rows.reset_index().merge(shares, on=who, suffixes=("", "_fraction")).set_index("index")
-    canvas, axes = parts.rows_figure(rows["label"])
-    drawing = parts.Drawing(canvas, rows[[*AGENT, "n", "fraction", "ci95_fraction"]])
+    data = rows[[*AGENT, "n", "fraction", "ci95_fraction"]]
+    drawing, axes = parts.rows_panel(rows["label"], data)
     axes.axvline(0, **ZERO)
     axes.axvline(1, color=ORACLE, linewidth=0.8, linestyle=(0, (5, 3)))
     for y, (index, row) in enumerate(rows.iterrows()):
@@ -294,11 +289,11 @@ def distributions(
       samples: by index of the rows, [N] each.
       name: of what they are samples of.
     """
-    canvas, axes = parts.rows_figure(rows["label"], step=0.5)
     points = range(0, 101, 5)
     percentiles = np.array([np.percentile(samples[index], points) for index in rows.index])
     data = pd.DataFrame(percentiles, rows.index, [f"p{p}" for p in points])
-    drawing = parts.Drawing(canvas, pd.concat([rows[[*AGENT, "n", "mean", "std"]], data], axis=1))
+    shown = pd.concat([rows[[*AGENT, "n", "mean", "std"]], data], axis=1)
+    drawing, axes = parts.rows_panel(rows["label"], shown, step=0.5)
     low, high = float(data["p0"].min()), float(data["p100"].max())
     edges = np.linspace(low, high, 41) if high > low else np.array([low - 0.5, low + 0.5])
     for y, (index, row) in enumerate(rows.iterrows()):
@@ -336,10 +331,10 @@ def ranks_under_resampling(section: Section, styles: parts.Styles) -> parts.Draw
     who = ["algorithm", "parameters"]
     rows = stability.parts[0].paired.agents.merge(champions, on=who, how="left")
     shares, table = stability.shares(), ranks_table([stability]).set_index(who)
-    canvas, axes = parts.rows_figure(rows["label"])
     rank, agent = np.meshgrid(np.arange(1, len(rows) + 1), np.arange(len(rows)))
     data = rows.loc[agent.ravel(), AGENT].assign(rank=rank.ravel(), share=shares.ravel())
-    drawing = parts.Drawing(canvas, data[data["share"] > 0].reset_index(drop=True))
+    data = data[data["share"] > 0].reset_index(drop=True)
+    drawing, axes = parts.rows_panel(rows["label"], data)
     for y, row in rows.iterrows():
         ranks = table.loc[(row["algorithm"], row["parameters"])]
         low, high, first = ranks["rank_lower"], ranks["rank_upper"], _share(ranks["first"])
@@ -352,7 +347,7 @@ def ranks_under_resampling(section: Section, styles: parts.Styles) -> parts.Draw
         )
     axes.set(xlim=(0.4, len(rows) + 0.6), xlabel="rank")
     axes.set_xticks(range(1, len(rows) + 1, math.ceil(len(rows) / 15)))
-    canvas.subplots_adjust(right=0.9)
+    drawing.figure.subplots_adjust(right=0.9)
     return drawing
 
 
@@ -430,8 +425,7 @@ def _draw(
     name = name.replace("_", " ")
     if figure.kind == "distribution":
         return distributions(rows, samples, digits, styles, name)
-    canvas, axes = rows_figure(rows["label"])
-    drawing = Drawing(canvas, rows[[*AGENT, "n", "mean", "ci95"]])
+    drawing, axes = rows_panel(rows["label"], rows[[*AGENT, "n", "mean", "ci95"]])
     for y, (index, row) in enumerate(rows.iterrows()):
         style, mean, half = styles[row["algorithm"]], row["mean"], row["ci95"]
         interval(axes, y, mean - half, mean + half, colors=style.colour)

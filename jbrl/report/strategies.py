@@ -13,7 +13,7 @@ from typing import Any
 import pandas as pd
 
 from jbrl.report import content as doc
-from jbrl.report.axes import Drawing, Styles, drawn, interval, rows_figure, styles
+from jbrl.report.axes import Drawing, Styles, drawn, interval, rows_panel, styles
 from jbrl.report.text import decimals_for, named, score_text, seconds_text, slug
 from jbrl.stats.table import few, is_training, parameters_text, varied
 
@@ -128,9 +128,9 @@ def _state(row: Mapping[str, Any]) -> doc.Cell:
 @drawn
 def _figure(rows: pd.DataFrame, looks: Styles) -> Drawing:
     """Draw means and intervals of strategies, and how often they were tried."""
-    canvas, axes = rows_figure(rows["strategy"], step=0.3, above=0.24)
-    canvas.subplots_adjust(right=0.86)
-    drawing = Drawing(canvas, rows[["strategy", "pulls", "mean", "ci95", "chosen"]])
+    data = rows[["strategy", "pulls", "mean", "ci95", "chosen"]]
+    drawing, axes = rows_panel(rows["strategy"], data, step=0.3, above=0.24)
+    drawing.figure.subplots_adjust(right=0.86)
     place: Any = {"xycoords": ("axes fraction", "data"), "fontsize": 8.5}
     for y, row in enumerate(rows.to_dict("records")):
         style, mean = looks[row["algorithm"]], row["mean"]

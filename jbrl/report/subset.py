@@ -10,12 +10,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
-from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullLocator
 
 from jbrl.base.files import writing
 from jbrl.report import content as doc
-from jbrl.report.axes import COLOURS, FAINT, INK, PAPER, WIDTH, Drawing, drawn, rows_figure
+from jbrl.report.axes import COLOURS, FAINT, INK, PAPER, WIDTH, Drawing, drawn, panel, rows_panel
 from jbrl.report.files import write_document
 from jbrl.report.text import listing
 from jbrl.stats.subset import model
@@ -30,7 +29,7 @@ def weights(study: Study) -> Drawing:
     """Draw coefficients with bootstrap intervals."""
     best = study.outcome.best
     low, high, y = study.weights.low, study.weights.high, np.arange(len(best.subset))
-    figure, axes = rows_figure(best.subset)
+    drawing, axes = rows_panel(best.subset)
     axes.barh(y, best.coefficients, 0.55, color=BLUE)
     look: Any = {"colors": INK, "linewidth": 1.3}
     axes.hlines(y, low, high, **look)
@@ -38,7 +37,7 @@ def weights(study: Study) -> Drawing:
         axes.vlines(ends, y - 0.1, y + 0.1, **look)
     axes.axvline(0, color=INK, linewidth=0.8)
     axes.set_xlabel("weight")
-    return Drawing(figure)
+    return drawing
 
 
 @drawn
@@ -48,11 +47,9 @@ def predicted(study: Study) -> Drawing:
     truth = prepared.target[best.rows]
     held_out = not np.isnan(best.cv_predictions).any()
     values = best.cv_predictions if held_out else best.predictions
-    figure = Figure(figsize=(WIDTH, 4.4))
-    axes = figure.subplots()
+    drawing, axes = panel(4.4)
     ends = [min(truth.min(), values.min()), max(truth.max(), values.max())]
     axes.plot(ends, ends, color=FAINT, linewidth=1)
-    drawing = Drawing(figure)
     look: Any = {"markeredgecolor": INK, "markeredgewidth": 0.5, "markersize": 5.5}
     for i, (x, y) in enumerate(zip(truth, values, strict=True)):
         gid, name = f"algorithm-{i}", prepared.algorithms[best.rows[i]]
@@ -62,7 +59,7 @@ def predicted(study: Study) -> Drawing:
     axes.set_xlabel(f"target{unit}")
     axes.set_ylabel("prediction, cross-validated" if held_out else "fitted value")
     axes.grid()
-    figure.subplots_adjust(left=0.12, right=0.97, bottom=0.13, top=0.98)
+    drawing.figure.subplots_adjust(left=0.12, right=0.97, bottom=0.13, top=0.98)
     return drawing
 
 
@@ -72,7 +69,7 @@ def environments(study: Study) -> Drawing:
     frame = study.environments[study.environments["r2_intercept"].notna()].sort_values(
         "cv_r2_intercept", ascending=False, kind="stable"
     )
-    figure, axes = rows_figure(_named(frame["environment"], study), step=0.155, size=7.5)
+    drawing, axes = rows_panel(_named(frame["environment"], study), step=0.155, size=7.5)
     y = np.arange(len(frame))
     axes.barh(y, frame["r2_intercept"], 0.62, color=BLUE, alpha=0.85)
     shown = np.maximum(frame["cv_r2_intercept"].to_numpy(), -0.5)
@@ -81,7 +78,8 @@ def environments(study: Study) -> Drawing:
     axes.set_xlim(-0.55, 1.03)
     axes.set_xlabel("R²: bar in sample, dot cross-validated")
     below = (frame["cv_r2_intercept"] < -0.5).any()
-    return Drawing(figure, note="Values below −0.5 are drawn at −0.5." if below else "")
+    drawing.note = "Values below −0.5 are drawn at −0.5." if below else ""
+    return drawing
 
 
 @drawn
@@ -92,24 +90,22 @@ def correlation(study: Study) -> Drawing:
     frame = frame.iloc[order, order]
     names = _named(frame.columns, study)
     size = 6.2 if len(names) > 30 else 8
-    figure = Figure(figsize=(WIDTH + 1.0, WIDTH + 1.0))
-    axes = figure.subplots()
+    drawing, axes = panel(WIDTH + 1.0, width=WIDTH + 1.0)
     image = axes.imshow(frame.to_numpy(), cmap="RdBu_r", vmin=-1, vmax=1, interpolation="nearest")
     axes.set_xticks(range(len(names)), names, rotation=90, fontsize=size)
     axes.set_yticks(range(len(names)), names, fontsize=size)
     axes.tick_params(length=0)
-    bar = figure.colorbar(image, ax=axes, fraction=0.035, pad=0.02)
+    bar = drawing.figure.colorbar(image, ax=axes, fraction=0.035, pad=0.02)
     bar.outline.set_visible(False)
-    figure.subplots_adjust(left=0.2, right=0.92, bottom=0.2, top=0.99)
-    return Drawing(figure)
+    drawing.figure.subplots_adjust(left=0.2, right=0.92, bottom=0.2, top=0.99)
+    return drawing
 
 
 @drawn
 def sizes(study: Study) -> Drawing:
     """Draw error of the best subset of each size."""
     frame = study.sizes
-    figure = Figure(figsize=(WIDTH, 3.3))
-    axes = figure.subplots()
+    drawing, axes = panel(3.3)
     for column, label, colour, marker in (
         ("mse", "in sample", BLUE, "o"),
         ("cv_mse", "cross-validated", ORANGE, "s"),
@@ -130,11 +126,12 @@ def sizes(study: Study) -> Drawing:
     axes.set_ylabel("mean squared error")
     axes.grid(axis="y")
     axes.legend(fontsize=8.5)
-    figure.subplots_adjust(left=0.15, right=0.97, bottom=0.17, top=0.97)
+    drawing.figure.subplots_adjust(left=0.15, right=0.97, bottom=0.17, top=0.97)
     hollow = (
         "Hollow: found by forward selection with swaps, there being too many subsets to try all."
     )
-    return Drawing(figure, note=hollow if frame["heuristic"].any() else "")
+    drawing.note = hollow if frame["heuristic"].any() else ""
+    return drawing
 
 
 @drawn
@@ -147,7 +144,7 @@ def choices(study: Study) -> Drawing:
         {label: pd.Series(c.environments, dtype=float) / c.repeats for label, c in bars.items()}
     ).fillna(0.0)
     shares = shares.sort_values(list(shares.columns), ascending=False).head(16)
-    figure, axes = rows_figure(_named(shares.index, study), step=0.27, above=0.3)
+    drawing, axes = rows_panel(_named(shares.index, study), step=0.27, above=0.3)
     y = np.arange(len(shares))
     for i, (label, colour) in enumerate(zip(bars, (BLUE, ORANGE), strict=False)):
         height = 0.7 / len(bars)
@@ -155,7 +152,7 @@ def choices(study: Study) -> Drawing:
     axes.set_xlim(0, 1)
     axes.set_xlabel("share of the searches whose winner has it")
     axes.legend(fontsize=8.5, ncols=2, loc="lower left", bbox_to_anchor=(0, 1.0), borderaxespad=0.2)
-    return Drawing(figure)
+    return drawing
 
 
 def alike(correlations: pd.DataFrame) -> npt.NDArray[np.intp]:
