@@ -171,7 +171,7 @@ def test_what_cannot_be_drawn_is_said():
     for call, message in [
         (lambda: plot.scores(SMALL, "GCC"), "experiment = 'GCC': no such experiment; did you mean"),
         (lambda: plot.scores(SMALL, agents="worst"), "expected 'best' or 'all'"),
-        (lambda: plot.times(SMALL, time="cpu"), "expected 'online', 'offline', 'latency'"),
+        (lambda: plot.times(SMALL, time="cpu"), "expected 'online', 'offline' or 'latency'"),
         (lambda: plot.times(SMALL, time="latency"), "experiment 'GC': it was not measured"),
     ]:
         with pytest.raises(JbrlError, match=message.split(";")[0]):

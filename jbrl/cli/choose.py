@@ -2,36 +2,29 @@
 what it knows, to take home.
 """
 
+import dataclasses
 import json
 import time
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
-
-import typer
-
-from jbrl.base.errors import JbrlError
-from jbrl.cli.output import progress_bars
-
-if TYPE_CHECKING:
-    from jbrl.bayes_optimal.bracket import Bracket, End
-    from jbrl.rollout.contract import Agent
-import dataclasses
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
+import typer
 from rich.console import Console
 from rich.live import Live
 from rich.markup import escape
 from rich.table import Table
 
-from jbrl.cli.output import StepProgress, aligned
+from jbrl.base.errors import JbrlError
+from jbrl.cli.output import StepProgress, aligned, progress_bars
 
 if TYPE_CHECKING:
+    from jbrl.bayes_optimal.bracket import Bracket, End
     from jbrl.choice import Choice, Standing
     from jbrl.play.unit import Unit
+    from jbrl.rollout.contract import Agent
     from jbrl.study.progress import Progress
-
 
 RARE = 30.0  # MDPs
 LIMITS = {
@@ -41,19 +34,38 @@ LIMITS = {
 }
 
 
+@dataclasses.dataclass(frozen=True)
+class Bounding:
+    """Options of `jbrl bound` that `jbrl.bound` takes as they are.
+
+    Args:
+      discount: Discount, from 0 up to 1.
+      horizon: Decisions of a lifetime (default: the problem's own).
+      decisions (D): Decisions to look ahead.
+      budget (SECONDS): About how long it may take by the clock on all cores, trials of agents
+        included (default: 60, or what D takes).
+      seed: Seed of all samples.
+      played: MDPs in which the policy of the lower end plays (default: 20480, or what the budget
+        allows).
+      out (DIR): Keep pieces of the work there; the same command goes on from them.
+    """
+
+    discount: float = 0.95
+    horizon: int | None = None
+    decisions: int | None = None
+    budget: float | None = None
+    seed: int = 0
+    played: int | None = None
+    out: Path | None = None
+
+
 def bound(
     problem: Annotated[str, typer.Argument(metavar="PROBLEM")],
     *,
-    discount: float = 0.95,
-    horizon: int | None = None,
-    decisions: int | None = None,
-    budget: float | None = None,
+    options: Bounding,
     memory: str | None = None,
-    seed: int = 0,
     agent: list[str] | None = None,
     strategies: Path | None = None,
-    played: int | None = None,
-    out: Path | None = None,
     format: Literal["table", "json"] = "table",
 ) -> None:
     """Bracket the Bayes-optimal value of a distribution over finite MDPs.
@@ -65,19 +77,10 @@ def bound(
 
     Args:
       problem: Problem, or the path of its JSON file.
-      discount: Discount, from 0 up to 1.
-      horizon: Decisions of a lifetime (default: the problem's own).
-      decisions (D): Decisions to look ahead.
-      budget (SECONDS): About how long it may take by the clock on all cores, trials of agents
-        included (default: 60, or what D takes).
       memory (SIZE): Memory that arrays may take, 8GiB or 500MB (default: half of the machine's).
-      seed: Seed of all samples.
       agent (NAME): Agent of the register that may earn the lower end; may be repeated.
       strategies (DIR): Results of a study: what its agents have found or trained on this
         distribution may earn the lower end.
-      played: MDPs in which the policy of the lower end plays (default: 20480, or what the budget
-        allows).
-      out (DIR): Keep pieces of the work there; the same command goes on from them.
       format: Output format.
 
     Examples:
@@ -92,16 +95,10 @@ def bound(
     with progress_bars() as show:
         bracket = bracket_of(
             problem,
-            discount=discount,
-            horizon=horizon,
-            decisions=decisions,
-            budget=budget,
             memory=None if memory is None else parse_memory(memory),
-            seed=seed,
             agents=_agents(problem, agent or [], strategies),
-            played=played,
-            out=out,
             progress=show,
+            **vars(options),
         )
     if format == "json":
         typer.echo(json.dumps(bracket.as_dict(), indent=1))
@@ -171,31 +168,11 @@ NOTHING = 3  # exit code: no candidate keeps the limits
 INTERRUPTED = 130  # exit code: interrupted, with the answer so far
 
 
-def choose(
-    problem: Annotated[str, typer.Argument(metavar="PROBLEM")],
-    *,
-    offline: str = "60s",
-    online: str = "1ms",
-    budget: str = "10min",
-    horizon: int | None = None,
-    episodes: int | None = None,
-    discount: float = 0.95,
-    candidates: str | None = None,
-    seed: int = 0,
-    epsilon: float = 0.01,
-    confidence: float = 0.95,
-    out: Path | None = None,
-    format: Literal["table", "json"] = "table",
-) -> None:
-    """Choose an agent for a problem, within limits of time.
-
-    Candidates play the same fresh environments. Those that cannot keep a limit leave, and those
-    that are worse beyond doubt; the winner is scored in environments that the race has
-    not seen. The exit code is 0 with an answer, 3 where no candidate keeps the limits, 130 after
-    Ctrl-C, which prints the answer so far.
+@dataclasses.dataclass(frozen=True)
+class Choosing:
+    """Options of `jbrl choose` that `jbrl.choose` takes as they are.
 
     Args:
-      problem: Problem, environment as module:Class, or the path of a JSON file.
       offline (TIME): Limit before the first decision: 60s, 10min; compilation does not count.
       online (TIME): Limit of a decision: 1ms, 50us.
       budget (TIME): About how long choosing may take, compilation included.
@@ -208,6 +185,36 @@ def choose(
       epsilon: Difference that does not matter, as a part of the range from Random to Optimal.
       confidence: Confidence of the race as a whole.
       out (DIR): Keep the answer and what was played there; the same command again goes on.
+    """
+
+    offline: str = "60s"
+    online: str = "1ms"
+    budget: str = "10min"
+    horizon: int | None = None
+    episodes: int | None = None
+    discount: float = 0.95
+    candidates: str | None = None
+    seed: int = 0
+    epsilon: float = 0.01
+    confidence: float = 0.95
+    out: Path | None = None
+
+
+def choose(
+    problem: Annotated[str, typer.Argument(metavar="PROBLEM")],
+    *,
+    options: Choosing,
+    format: Literal["table", "json"] = "table",
+) -> None:
+    """Choose an agent for a problem, within limits of time.
+
+    Candidates play the same fresh environments. Those that cannot keep a limit leave, and those
+    that are worse beyond doubt; the winner is scored in environments that the race has
+    not seen. The exit code is 0 with an answer, 3 where no candidate keeps the limits, 130 after
+    Ctrl-C, which prints the answer so far.
+
+    Args:
+      problem: Problem, environment as module:Class, or the path of a JSON file.
       format: Output format.
 
     Examples:
@@ -219,23 +226,7 @@ def choose(
     from jbrl.choose import choose as choose_agent
 
     with _shown() as (progress, watch):
-        choice = choose_agent(
-            problem,
-            offline=offline,
-            online=online,
-            budget=budget,
-            horizon=horizon,
-            episodes=episodes,
-            discount=discount,
-            candidates=candidates,
-            seed=seed,
-            epsilon=epsilon,
-            confidence=confidence,
-            out=out,
-            began=began,
-            progress=progress,
-            watch=watch,
-        )
+        choice = choose_agent(problem, began=began, progress=progress, watch=watch, **vars(options))
     if format == "json":
         typer.echo(json.dumps(choice.as_dict(), indent=1))
     else:
