@@ -67,18 +67,11 @@ def sampled_rows(counts, samples, words):
 
 def merged_values(rows, rewards, discount=DISCOUNT):
     """Return Q [S, A] by value iteration over all merged actions."""
-    q = np.zeros(rewards.shape[:2])
+    q, tables = np.zeros(rewards.shape[:2]), {pair: np.array(found) for pair, found in rows.items()}
     for _ in range(2000):
-        values = q.max(1)
-        new = np.array(
-            [
-                [
-                    max(row @ (rewards[x, u] + discount * values) for row in rows[x, u])
-                    for u in range(q.shape[1])
-                ]
-                for x in range(len(q))
-            ]
-        )
+        values, new = q.max(1), np.zeros_like(q)
+        for pair, table in tables.items():
+            new[pair] = (table @ (rewards[pair] + discount * values)).max()
         if abs(new - q).max() <= 1e-12 * abs(new).max():
             break
         q = new

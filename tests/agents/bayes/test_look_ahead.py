@@ -87,9 +87,9 @@ def test_its_twin_decides_alike_beyond_what_the_prior_excludes_too():
     """The nodes until a decision or a state that the prior excludes ends the look-ahead, then BEB,
     which has learned from them.
     """
-    found = strategy(find("GC"), 80, 0.95, decisions=3, beta=2.5)
+    found = strategy(find("GC"), 40, 0.95, decisions=3, beta=2.5)
     ends = set()
-    for _, steps in decisions(found, "GC", "UGC"):
+    for _, steps in decisions(found, "GC", "UGC", n_environments=12, horizon=40):
         node, twin, t = found.first[steps[0][0]], planner.BEB(find("GC").mdps, 2.5), 0
         while node != BEYOND:
             x, u, y, *_ = steps[t]

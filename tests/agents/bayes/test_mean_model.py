@@ -1,5 +1,7 @@
 """Planners in the mean model, and Optimal: against their twins, by hand, at their limits."""
 
+import itertools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -63,7 +65,7 @@ OBSERVE = jax.jit(lambda agent, state, seen: agent.observe(KEY, state, seen))
     ],
 )
 def test_its_twin_decides_alike(cls, parameters, twin, prior, test, size):
-    for _, steps in decisions(cls(*parameters), prior, test, **size):
+    for _, steps in itertools.islice(decisions(cls(*parameters), prior, test, **size), 8):
         assert disagreements(steps, twin(problem(prior).mdps, *parameters)) == []
 
 
