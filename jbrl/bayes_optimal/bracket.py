@@ -199,7 +199,7 @@ def bound(
     """
     started = clock()
     chosen = problem if isinstance(problem, Problem) else find_problem(problem)
-    work = _Work(_checked(chosen), discount, horizon, seed, progress or _silent)
+    work = _Work(_checked(chosen), discount, horizon, seed, progress or (lambda *_: None))
     allowed = find_agents(agents, work.protocol)
     work.keep_in(None if out is None else Path(out))
     known = work.known()
@@ -226,10 +226,6 @@ def bound(
 
 def _half() -> int:
     return (memory_bytes() or 2**33) // 2
-
-
-def _silent(name: str, done: int, total: int) -> None:
-    del name, done, total
 
 
 def _checked(problem: Problem) -> DirichletProblem:

@@ -175,7 +175,8 @@ def hide(
       limit: seconds that a replication may take, on which the outcomes that are followed depend.
     """
     bounds = candidates(ahead)
-    roots = {one: one.following(_few(one)).root(CHOOSING, seed) for one in bounds}
+    few = {one: one.following(max(1, one.hidden.trials // 2)) for one in bounds}
+    roots = {one: fewer.root(CHOOSING, seed) for one, fewer in few.items()}
     kinds = [[one for one in bounds if len(one.states) == number] for number in (1, 2)]
     best = [min(kind, key=lambda one: roots[one]) for kind in kinds if kind]
     *_, shown = ahead.sample(CHOOSING, seed, even=True)
@@ -186,10 +187,6 @@ def restored(ahead: LookAhead, states: Sequence[int], trials: int, shift: float)
     """Return the bound that `hide` has found before."""
     found = next(one for one in candidates(ahead) if one.states == tuple(states))
     return dataclasses.replace(found.following(trials), shift=shift)
-
-
-def _few(one: HiddenAhead) -> int:
-    return max(1, one.hidden.trials // 2)
 
 
 def candidates(ahead: LookAhead) -> list[HiddenAhead]:
