@@ -61,7 +61,7 @@ def load_results(name: str) -> Results | pd.DataFrame:
       JbrlError: no dataset of this name, or a file that is missing or not the published one.
 
     >>> jbrl.load_results("castronovo2016").returns["score"].size
-    310000
+    317000
     """
     expect("dataset", name, str, 'the name of one, for example "castronovo2016"')
     place = _checked(DATASETS[name])
