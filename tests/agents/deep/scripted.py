@@ -6,31 +6,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jbrl.base.pytree import record, static
-from jbrl.environments.spec import Box, Discrete, Episodes, OneHot, Spec
-from jbrl.problems.prior import Prior
+from jbrl.environments.spec import Box, Discrete, OneHot, Spec
 from jbrl.rollout.contract import Transition
+from tests.agents.linear.scripted import SpecPrior
 
 N_STATES, N_ACTIONS = 4, 3
 # lengths of episodes, and whether they are cut off
 EPISODES = ((3, False), (11, False), (1, True), (8, False), (6, True), (12, False))
 ONE_HOT = Spec(OneHot(N_STATES), Discrete(N_ACTIONS))
 BOX = Spec(Box((2, 2)), Discrete(N_ACTIONS))
-
-
-@record
-class SpecPrior(Prior):
-    """A prior that tells sizes and nothing else."""
-
-    given: Spec = static(ONE_HOT)
-
-    @property
-    def spec(self):
-        return self.given
-
-    @property
-    def lifetime(self):
-        return Episodes(10)
 
 
 @functools.cache
@@ -86,17 +70,12 @@ def continued(agent, begin, key, given):
 
 # Two programs: within one, each use of the first parameters may draw them again, rounded otherwise
 begin_one = jax.jit(begun, static_argnames="spec")
-begin_many = jax.jit(jax.vmap(begun, in_axes=(0, None, 0)), static_argnames="spec")
-continue_one, continue_many = jax.jit(continued), jax.jit(jax.vmap(continued))
+continue_one = jax.jit(continued)
 
 
 def follow_one(agent, spec, key, given):
     """The state of an agent before the first and after each of the transitions: acts, learns."""
     return continue_one(agent, begin_one(agent, spec, key), key, given)
-
-
-def follow_many(agents, spec, keys, given):
-    return continue_many(agents, begin_many(agents, spec, keys), keys, given)
 
 
 def changed(states):
@@ -106,7 +85,3 @@ def changed(states):
         axis=1,
     )
     return np.flatnonzero((first[1:] != first[:-1]).any(axis=1))
-
-
-def stacked(*trees):
-    return jax.tree.map(lambda *v: jnp.stack([jnp.asarray(x) for x in v]), *trees)

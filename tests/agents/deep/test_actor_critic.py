@@ -138,34 +138,6 @@ def test_learning_starts_as_asked():
     assert (tf.start.hidden[go_on] != tf.memory.hidden[go_on]).any()
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", ALIKE)
-def test_lanes_do_not_matter_to_each_other(name):
-    """The same bits beside other lanes; other keys begin, and remain, elsewhere."""
-    agent = as_arrays(AGENTS[name])
-    given = [scripted.transitions(seed) for seed in (0, 0, 5)]
-    keys = [jax.random.wrap_key_data(jax.random.key_data(jax.random.key(k))) for k in (1, 2, 3)]
-
-    def play(*order):
-        agents, lanes = scripted.stacked(*[agent] * 3), [given[i] for i in order]
-        return scripted.follow_many(
-            agents, scripted.ONE_HOT, jnp.stack([keys[i] for i in order]), scripted.stacked(*lanes)
-        )
-
-    first, second = play(0, 1, 2), play(2, 0, 0)
-    for a, b in zip(jax.tree.leaves(first), jax.tree.leaves(second), strict=True):
-        np.testing.assert_array_equal(a[0], b[1])
-        np.testing.assert_array_equal(a[2], b[0])
-    alone = followed(name)
-    assert_close(
-        jax.tree.map(lambda v: v[0], first.learner.parameters),
-        alone.learner.parameters,
-        1e-5 if name == "PPO" else 1e-6,
-    )
-    weights = first.learner.parameters[1].weights
-    assert (weights[0] != weights[1]).any(axis=(1, 2)).all()
-
-
 def test_actions_are_drawn_from_the_softmax():
     """Frequencies of 2000 equally spaced numbers are exact to one of them for each action."""
     logits = np.array([0.3, -1.2, 2.0, 0.0], np.float32)

@@ -112,14 +112,6 @@ def test_its_twin_learns_alike(name, twin):
     assert (actions[1] != actions[2]).any(), "lanes with other keys explore elsewhere"
 
 
-@pytest.mark.parametrize("name", AGENTS)
-def test_a_lane_alone_is_a_lane_among_others(name):
-    agent = jax.tree.map(jnp.float32, AGENTS[name][3])
-    actions, states = jax.jit(lane_of)(agent, *(a[3] for a in script()))
-    np.testing.assert_array_equal(played(name)[0][3], actions)
-    np.testing.assert_allclose(played(name)[1].q[3], states.q, rtol=1e-6, atol=1e-6)
-
-
 def transition(x, u, reward, y, terminated, truncated):
     numbers = jnp.int32(x), jnp.int32(u), jnp.float32(reward), jnp.int32(y)
     return Transition(*numbers, jnp.bool_(terminated), jnp.bool_(truncated))
