@@ -56,6 +56,15 @@ PROGRAM = [
 
 
 @pytest.mark.slow
+def test_a_weighted_sum_is_a_formula():
+    agents = (Formula("Q0+Q2"), Linear(3.0, 7.0, 3.0, "Q0,Q2"))
+    of_formula, of_weights = (
+        play(agent, prior="GC", n_environments=8, record=True) for agent in agents
+    )
+    np.testing.assert_array_equal(of_formula.returns, of_weights.returns)
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize(("formula", "prior", "test", "published"), PROGRAM)
 def test_its_mean_return_is_that_of_the_published_program(formula, prior, test, published):
     # the program that the twin's trajectories come from

@@ -23,8 +23,10 @@ from jbrl.agents.complete import Complete, is_oracle
 from jbrl.agents.registry import AGENTS
 from jbrl.agents.scripted import Random
 from jbrl.base.pytree import record
+from jbrl.environments.environment import Tabular
 from jbrl.mdp import incremental
 from jbrl.mdp.dirichlet import DirichletMDPs, distribution
+from jbrl.mdp.mdp import MDP
 from jbrl.problems.lookup import problem
 from jbrl.problems.prior import DirichletPrior
 from jbrl.rollout.contract import Agent, Stepwise, as_arrays
@@ -148,6 +150,17 @@ def test_probabilities_of_soft_max(values, tau, expected):
     np.testing.assert_allclose(jax.jit(boltzmann)(plan, jnp.int32(0), tau), expected, atol=7e-5)
 
 
+@pytest.mark.slow
+def test_cold_soft_max_is_greedy():
+    cold, greedy = (
+        play(agent, prior="GC", n_environments=500).returns
+        for agent in (SoftMax(1e-6), EpsilonGreedy(0.0))
+    )
+    # The same but for how ties are broken. Paired Z-test, false-alarm rate 1e-4.
+    difference = cold - greedy
+    assert abs(difference.mean()) < 3.9 * difference.std(ddof=1) / np.sqrt(500)
+
+
 @pytest.mark.first_case_quick
 @pytest.mark.parametrize(("delta", "weight"), [(0.0, 0.5), (0.25, 0.25), (1.0, 1.0)])
 def test_epsilon_of_vdbe_follows_the_change_of_value_where_it_happened(delta, weight):
@@ -164,6 +177,18 @@ def test_epsilon_of_vdbe_follows_the_change_of_value_where_it_happened(delta, we
     np.testing.assert_allclose(
         state.epsilons, [weight * (1 - e) / (1 + e) + (1 - weight) * 0.4, 0.4], rtol=1e-5
     )
+
+
+@pytest.mark.slow
+def test_a_certain_transition_lets_epsilon_of_vdbe_decay():
+    """It changes no value: epsilon decays by 1 - 1/A."""
+    concentrations = np.tile(np.array([[0.0, 1], [1, 0]])[:, None], (1, 2, 1))
+    agent = as_arrays(VDBE())
+    prior = DirichletPrior(distribution(concentrations, concentrations), jnp.float32(0.9), 10)
+    state = BEGIN(agent, prior)
+    np.testing.assert_array_equal(state.epsilons, [1, 1])
+    state = OBSERVE(agent, state, transition(0, 1, 1, 1))
+    np.testing.assert_allclose(state.epsilons, [0.5, 1], atol=1e-5)
 
 
 @pytest.mark.parametrize(
@@ -192,6 +217,24 @@ def test_bonus_of_beb(agent, seen, expected):
     for x, u, y in seen:
         state = OBSERVE(agent, state, transition(x, u, y))
     np.testing.assert_allclose(state.plan.rewards, expected, rtol=1e-6)
+
+
+@pytest.mark.slow
+def test_optimal_by_hand():
+    """Staying pays 1 for ever, worth 1 / (1 - 0.5) = 2; going pays 0 and then 3 for ever, worth
+    0.5 * 6 = 3.
+    """
+    transitions = jnp.array([[[1.0, 0], [0, 1]], [[0, 1], [0, 1]]])
+    rewards = jnp.array([[[1.0, 0], [0, 0]], [[0, 3], [0, 3]]])
+    mdp = MDP(transitions, rewards, jnp.int32(0))
+    knowledge = DirichletPrior(distribution(np.ones((2, 2, 2)), rewards), jnp.float32(0.5), 10)
+    plan = Optimal().reset(KEY, Optimal().reveal(knowledge, Tabular.of(mdp)))
+    np.testing.assert_allclose(plan.action_values, [[1 + 0.5 * 3, 3], [6, 6]], rtol=1e-6)
+    chosen = [
+        {int(Optimal().act(key, plan, jnp.int32(x))[0]) for key in jax.random.split(KEY, 32)}
+        for x in (0, 1)
+    ]
+    assert chosen == [{1}, {0, 1}]  # a tie in state 1
 
 
 def test_optimal_is_an_oracle_as_scripted_policies_are():

@@ -187,6 +187,19 @@ def test_a_network_too_large_for_memory_is_refused_before_it_is_drawn():
 AGENTS = (DQN(), BootDQN(), ActorCritic(), RecurrentActorCritic(), PPO())
 
 
+@pytest.mark.slow
+def test_learning_rates_that_are_drawn_for_each_lifetime_play_problems_without_episodes():
+    """Draws that are too low to learn play otherwise than the default."""
+    sizes = {"hidden_width": 8, "sequence_length": 4}
+    low = {"learning_rate": {"log_uniform": [1e-30, 1e-29]}, **sizes}
+    found, usual = (
+        scores(run_of(problem("GC"), agent, Steps(60)))
+        for agent in (build(ActorCritic, low, "")[0], ActorCritic(**sizes))
+    )
+    assert np.isfinite([found, usual]).all()
+    assert (found != usual).any()
+
+
 @functools.cache
 def prior(name: str) -> Prior:
     return problem(f"bsuite/{name}/0").prior(Episodes(10), 0.99)

@@ -4,6 +4,7 @@ by hand, what they draw, and what they refuse.
 
 import dataclasses
 import functools
+import itertools
 
 import jax
 import jax.numpy as jnp
@@ -14,7 +15,7 @@ import jbrl
 from jbrl.agents import complete as distributions
 from jbrl.agents import selection
 from jbrl.agents.complete import log_uniform, uniform
-from jbrl.agents.linear import actor_critic, linear_ppo
+from jbrl.agents.linear import actor_critic, features, linear_ppo
 from jbrl.agents.linear.complete import PARL2_START, integer, parl2_bounded
 from jbrl.agents.linear.features import Fourier, Orders, Table
 from jbrl.agents.registry import AGENTS
@@ -129,6 +130,33 @@ def test_actor_critics_are_those_of_the_twin(name, spec):
             found = [states.critic.weights[lane, t], states.actor.weights[lane, t]]
             found += [states.advantage[lane, t]] if natural else []
             compare(found, [value, policy, advantage][: len(found)], drawn, 2e-4)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["Sarsa-lambda", "Sarsa-Parl2", "NAC-TD", "PPO-linear"])
+def test_in_chunks_they_are_those_of_the_twin_too(name, monkeypatch):
+    monkeypatch.setattr(features, "CHUNK", 32)
+    cls = AGENTS[name].agent
+    agent = cls(learning_episodes=complete.EPISODES)  # compiled anew
+    actions, states = complete.play(agent, BOX)
+    for lane in range(LANES):
+        drawn = drawn_of(states, lane)
+        if name == "PPO-linear":
+            twin = complete.PPOTwin(drawn, BOX).play(lane, 1)
+            weights = states.learner.weights
+        elif name == "NAC-TD":
+            of_policy = complete.ActorCriticTwin(drawn, BOX).play(lane, False, True, 0.0)
+            twin, weights = ((u, policy) for u, _, policy, _ in of_policy), states.actor.weights
+        else:
+            values = complete.ActionValueTwin(drawn, BOX).play(lane, False, cls.adapts)
+            twin, weights = ((u, w) for u, w, _, _ in values), states.values.weights
+        assert weights.shape[-1] == 128
+        # beyond its lifetime a lane passes over no chunks, and decides anything
+        decided = 1 + np.argmax(states.progress.episodes[lane] == complete.EPISODES)
+        assert 150 < decided < complete.STEPS
+        for t, (u, right) in enumerate(itertools.islice(twin, int(decided))):
+            assert actions[lane, t] == u
+            compare((weights[lane, t],), (right,), drawn, 1e-3)
 
 
 @pytest.mark.slow

@@ -151,6 +151,30 @@ def test_a_number_at_a_limit_leads_to_the_successor_above():
     assert y.tolist() == [0, 1, 1, 2] and reward.tolist() == [1, 2, 2, 3]
 
 
+@pytest.mark.slow
+def test_next_states_are_those_of_the_mdp_drawn():
+    """Twin: the first successor whose cumulative probability exceeds the same uniform number."""
+    prior = mixed()
+    rows = lifetimes.rows_of(prior)
+    thresholds = drawn_thresholds()[..., :WIDTH]
+    traced = jax.tree.map(jnp.asarray, rows)
+    step = jax.jit(lambda pair, noise: lifetimes.step(traced, jnp.asarray(thresholds), pair, noise))
+    draw = jax.jit(lifetimes.draw_numbers, static_argnums=(2, 3))
+    luck = np.asarray(draw(KEY, jnp.int32(2), HORIZON, WIDTH).noise)
+    alpha, rewards = (np.asarray(v) for v in (prior.mdps.concentrations, prior.mdps.rewards))
+    for x in range(3):
+        for u in range(2):
+            pair = x * 2 + u
+            noise = luck[pair]
+            y, reward = (np.asarray(v) for v in step(np.full(WIDTH, pair, np.int32), noise))
+            possible = np.flatnonzero(alpha[x, u])
+            for n in range(WIDTH):
+                limits = thresholds[rows.row[pair], :, n] if len(possible) > 1 else [1.0]
+                expected = possible[int((np.asarray(limits) <= noise[n]).sum())]
+                assert int(y[n]) == expected
+                assert float(reward[n]) == rewards[x, u, expected]
+
+
 def test_mdps_are_drawn_from_the_prior():
     """Means of 4,096 draws: 5 standard errors, a false alarm in 10^6 for each of 9 numbers."""
     prior, n = mixed(), 4096
