@@ -70,19 +70,6 @@ def test_an_action_is_as_frequent_as_it_is_likely_to_be_optimal():
     assert stats.binomtest(int((chosen == 0).sum()), 4000, 0.1).pvalue > 1e-4
 
 
-def test_it_keeps_to_its_sample_for_a_period():
-    agent = PSRL(period=3)
-    state = agent.reset(KEY, prior_of("GC"))
-    act = jax.jit(agent.act)
-    policies = []
-    for key in jax.random.split(jax.random.key(2), 36):
-        _, state = act(key, state, jnp.int32(0))
-        policies.append(tuple(np.asarray(state.policy)))
-    blocks = [policies[t : t + 3] for t in range(0, 36, 3)]
-    assert all(len(set(block)) == 1 for block in blocks)
-    assert len({block[0] for block in blocks}) > 6
-
-
 OBSERVE = jax.jit(lambda agent, state, x, u, y: agent.observe(KEY, state, transition(x, u, y)))
 
 
