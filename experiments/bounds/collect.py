@@ -47,7 +47,6 @@ DECISIONS = {
 # agents that compete for a lower end with what the look-ahead suggests
 AGENTS: dict[str, dict[str, dict]] = {
     "GC": {"DPT": {"budget": 3_072_000}},
-    "Grid": {"DPT": {"budget": 307_200, "inputs": "mean and belief"}},
     "UGrid": {"OPPS-DS": {}},
     "UGC": {"OPPS-DS": {}, "DPT": {"budget": 102_400}},
     "UGDL": {"OPPS-DS": {}, "DPT": {"budget": 102_400}},
