@@ -43,8 +43,9 @@ from jbrl.agents.deep.dqn import DQN
 from jbrl.agents.deep.networks import QNetwork
 from jbrl.agents.registry import AGENTS
 from jbrl.base.bsuite_sweep import SWEEP
+from jbrl.base.errors import MAX_COUNT
 from jbrl.environments import environment as environments
-from jbrl.environments.spec import MAX_COUNT, Episodes
+from jbrl.environments.spec import Episodes
 from jbrl.play import batching
 from jbrl.play.blocks import LifetimeRun
 from jbrl.play.lifetimes import group_width

@@ -33,7 +33,8 @@ from jax import lax
 from benchmarks import kept
 from jbrl.agents.linear.features import cosine_of_pi
 from jbrl.agents.registry import AGENTS
-from jbrl.environments.spec import MAX_COUNT, Box, Episodes
+from jbrl.base.errors import MAX_COUNT
+from jbrl.environments.spec import Box, Episodes
 from jbrl.play import batching
 from jbrl.play.lifetimes import GROUP_BYTES, NARROWEST
 from jbrl.problems.lookup import problem

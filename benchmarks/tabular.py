@@ -25,8 +25,9 @@ import jax.numpy as jnp
 from jax import lax
 
 from jbrl.agents.registry import AGENTS
+from jbrl.base.errors import MAX_COUNT
 from jbrl.environments import environment as environments
-from jbrl.environments.spec import MAX_COUNT, Episodes
+from jbrl.environments.spec import Episodes
 from jbrl.environments.walks import Gridworld
 from jbrl.play import batching
 from jbrl.problems.prior import EnvironmentPrior
