@@ -22,7 +22,7 @@ from jbrl.problems.problem import DirichletProblem
 from jbrl.racer import FRESH, SAFE, Clock, Kept, OutOfTimeError, OverLimitError, Racer, over
 from jbrl.stats.race import Race
 from jbrl.study.cost import present_busy_text
-from jbrl.study.portfolio import beyond, candidate
+from jbrl.study.portfolio import BUDGETS, beyond, candidate
 
 Floats = npt.NDArray[np.float64]
 Progress = Callable[[str, int, int], Any]
@@ -35,6 +35,7 @@ BLOCK_SHARE = 0.04  # of the budget, that the first environments of a candidate 
 REFERENCE_SHARE = 0.2  # of what is left, that the end of a range should take
 TOGETHER = 4  # candidates that are in the race before it begins
 ENTRY_SHARE = 0.65  # of the time, for making candidates ready
+ROUND_SHARE = 0.25  # of the time that the next candidate takes to enter, for a round before it does
 FINAL_SHARE = 0.12  # of the budget, for scoring the winner and the bracket
 # times longer that what plays takes to compile than what decides: MDPs, and episodes
 COMPILING_PLAY = {False: 1.0, True: 2.0}
@@ -147,36 +148,58 @@ class Chooser:
             return "budget" if self.needed or late else "none"
         return "budget" if self.race.open() or self.needed else "epsilon"
 
-    def _enter_next(self) -> bool:
-        """Make the next candidate ready that is expected to be so in time; return whether one was
-        tried.
+    def _entrant(self) -> tuple[Racer, float] | None:
+        """Return the next candidate that is expected to be ready in time, and the seconds that this
+        is expected to take; None where there is none.
         """
         self.needed = 0.0
-        for racer in self.racers:
-            if racer.status != "not tried":
-                continue
+        for racer in self._waiting():
             racer.reason = beyond(racer.agent, self.protocol, *self.limits)
             if racer.reason:
                 racer.status = "over a limit"
                 continue
             expected = self._expected(racer)
-            if self.clock.spent + expected > self._end:
-                needed = (self.clock.spent + expected) * self.clock.budget / self._end
-                self.needed = min(self.needed or math.inf, needed)
-                racer.reason = f"expected to take {expected:.0f} s, which the budget did not allow"
-                if self._entering:  # the first is tried in any case: it may be trained in time
-                    continue
-            began = self.clock.spent
-            self.say(f"{racer.name}: getting ready")
-            known = racer.known
-            self._enter(racer)
-            took = self.clock.spent - began
-            self._entering += took
-            if not known:
-                self._off.append(took / max(expected / self.pace, 1e-9))
-            self._compiled.add(type(racer.agent))
-            return True
-        return False
+            # the first is tried in any case: it may be trained in time
+            if self.clock.spent + expected <= self._end or not self._entering:
+                return racer, expected
+            needed = (self.clock.spent + expected) * self.clock.budget / self._end
+            self.needed = min(self.needed or math.inf, needed)
+            racer.reason = f"expected to take {expected:.0f} s, which the budget did not allow"
+        return None
+
+    def _enter_next(self) -> bool:
+        """Make the next candidate ready that is expected to be so in time; return whether one was
+        tried.
+        """
+        entrant = self._entrant()
+        if entrant is None:
+            return False
+        racer, expected = entrant
+        began = self.clock.spent
+        self.say(f"{racer.name}: getting ready")
+        known = racer.known
+        self._enter(racer)
+        took = self.clock.spent - began
+        self._entering += took
+        if not known:
+            self._off.append(took / max(expected / self.pace, 1e-9))
+        self._compiled.add(type(racer.agent))
+        return True
+
+    def _waiting(self) -> list[Racer]:
+        """Return the candidates that were not tried, in their order; last those whose kind has left
+        the race, unless they have a greater budget.
+        """
+        waiting = [racer for racer in self.racers if racer.status == "not tried"]
+        if self.race is None:
+            return waiting
+        kinds = {name: type(racer.agent) for name, racer in self.by_name.items()}
+        running = {kinds[name] for name in self.race.running}
+        lost = {kinds[name] for name in self.race.left} - running
+        return sorted(
+            waiting,
+            key=lambda one: type(one.agent) in lost and shown_name(one.agent) not in BUDGETS,
+        )
 
     @property
     def pace(self) -> float:
@@ -363,6 +386,8 @@ class Chooser:
             level = [name for name in rivals if name not in behind]
             todo = self._affordable([(name, 2 * n) for name in (leader, *level)])
             todo = todo if len(todo) > 1 and todo[0][0] == leader else []
+        if self._can_wait(todo):
+            return False
         began = self.clock.spent
         for name, stop in todo:
             self.say(f"{len(rivals) + 1} candidates, {stop:,} environments: {name}")
@@ -372,6 +397,12 @@ class Chooser:
                 break
         self._racing += self.clock.spent - began
         return bool(todo)
+
+    def _can_wait(self, todo: Sequence[tuple[str, int]]) -> bool:
+        """Return whether a round takes so long that the next candidate had better enter first."""
+        seconds = sum(self.by_name[name].expected(stop - self._n(name)) for name, stop in todo)
+        entrant = self._entrant()
+        return entrant is not None and seconds > ROUND_SHARE * entrant[1]
 
     def _n(self, name: str) -> int:
         return sum(map(len, self.played[name]))

@@ -208,6 +208,8 @@ def test_a_portfolio_suits_the_problem_and_its_limits():
     assert len(names["GC", 1e-1]) >= 24
     order = names["GC", 1e-1]  # those that use the prior come first
     assert order.index("BAMCP(simulations=4000)") < order.index("Q-learning")
+    likely = [order.index(name) for name in ("BEB(beta=0.25)", "OPPS-DS", "Look-ahead")]
+    assert max(likely) < order.index("PSRL")
 
 
 class SimulatedClock(Clock):
@@ -441,6 +443,36 @@ def test_an_answer_comes_first_and_is_timed_again(budget, again, recommended, or
     assert (choice.winner is None) == (budget == 9)
     assert ("no time to play it" in choice.sentence) == (budget == 9)
     assert ("1 of 2 candidates were not tried" in choice.sentence) == (budget < 100)
+
+
+def test_who_may_win_enters_before_further_settings_of_who_has_lost(monkeypatch):
+    """And before rounds that take long."""
+
+    class Noted(Simulated):
+        def learn(self, offline: float, online: float, until: float) -> None:
+            super().learn(offline, online, until)
+            entered[self.name] = racers[0].played
+
+        def play(self, start: int, stop: int, until: float = np.inf) -> np.ndarray:
+            self.played = stop
+            return super().play(start, stop, until)
+
+    monkeypatch.setattr(import_module("jbrl.chooser"), "Racer", Noted)
+    entered: dict[str, int] = {}
+    chosen, clock = problem("GC"), SimulatedClock(100)
+    protocol, racers = Protocol(chosen, chosen, 256, 0, chosen.lifetime, 0.95), []
+    clock.slow = 1  # type: ignore[attr-defined]
+    field = {"e-Greedy": 90.0, "Soft-max": 89.9, "PSRL": 10.0, "OPPS-DS": 10.0}
+    field |= {"PSRL again": 10.0, "OPPS-DS again": 10.0, "BEB": 80.0}
+    for name, mean in field.items():
+        agent = AGENTS[name.removesuffix(" again")].agent()
+        one = Candidate(name, agent, 6.0, 0.0, 1e-5, 8, blind=False)
+        racers.append(Noted(one, protocol, Kept(None), clock))
+        racers[-1].off, racers[-1].mean, racers[-1].played = 1.0, mean, 0
+    rules = {"limits": (60.0, 1e-3), "epsilon": 1e-4, "confidence": 0.95}
+    Chooser(protocol, racers, clock=clock, **rules).run()  # type: ignore[arg-type]
+    assert list(entered) == [*list(field)[:4], "OPPS-DS again", "BEB", "PSRL again"]
+    assert entered["BEB"] <= 1024 < racers[0].played
 
 
 def test_means_stand_with_the_digits_of_their_errors():

@@ -48,6 +48,10 @@ OPENING = 16  # lifetimes that the order of candidates is judged by
 # times longer that a candidate seems to take which leaves a Dirichlet prior unused: in the
 # studies of finite MDPs such agents hardly come to learn (docs/published-comparison.md)
 UNLIKELY = 4.0
+# the best, or tied with it, in most cells of the comparison, of the price of time, or of the
+# brackets (docs/which-agent.md, docs/trained.md, docs/bounds.md), and times longer that they seem
+FAVOURED = ("BEB", "OPPS-DS", "DPT", "Look-ahead", "BeliefPPO")
+LIKELY = 0.2
 SHARE = 0.5  # of a limit that a budget may be expected to take
 HOPELESS = 10.0  # times a limit: what is expected to take longer is not tried
 REFERENCES = ("Random", "Optimal", "Scripted")
@@ -76,7 +80,8 @@ class Candidate(NamedTuple):
 
 def portfolio(protocol: Protocol, offline: float, online: float) -> list[Candidate]:
     """Return the settings that suit a problem, those that are ready soonest first, one
-    of each family before further ones, and those later that leave a Dirichlet prior unused.
+    of each family before further ones, those earlier that are often the best, and those later that
+    leave a Dirichlet prior unused.
 
     Args:
       offline, online: limits, seconds before the first decision and per decision.
@@ -100,7 +105,8 @@ def in_order(found: Sequence[Candidate], protocol: Protocol) -> list[Candidate]:
     for one in found:
         earlier[type(one.agent)] += 1  # all families come before further settings of one
         seconds = one.compiling + one.searching + one.playing(OPENING, steps, devices)
-        ranks[one.name] = seconds * earlier[type(one.agent)] * (UNLIKELY if one.blind else 1.0)
+        likely = LIKELY if shown_name(one.agent) in FAVOURED else UNLIKELY if one.blind else 1.0
+        ranks[one.name] = seconds * earlier[type(one.agent)] * likely
     answers = next((one.name for one in found if shown_name(one.agent) == SOONEST), None)
     return sorted(found, key=lambda one: (one.name != answers, ranks[one.name]))
 
