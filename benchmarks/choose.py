@@ -294,16 +294,16 @@ def compared(row: dict[str, Any], truth: dict[str, Any]) -> dict[str, Any]:
         if one["offline"] <= offline and 2 * one["median"] <= online
     }
     means = {name: float(np.nanmean(scores)) for name, scores in keep.items()}
-    best = max(means, key=lambda name: means[name])
+    best = max(means, key=lambda name: means[name], default="")  # "": none keeps the limits
     lost = error = float("nan")
-    if row["choice"]:
+    if row["choice"] and best:
         paired = keep[best] - np.array(truth["agents"][row["choice"]]["scores"])
         lost, error = float(np.nanmean(paired)), float(np.nanstd(paired) / np.sqrt(len(paired)))
     return {
         "best": best,
         "lost": round(lost, 5),
         "lost_standard_error": round(error, 5),
-        "within": lost - 2 * error <= row["epsilon"],
+        "within": lost - 2 * error <= row["epsilon"] if best else not row["choice"],
         "study_seconds": truth["seconds"],
     }
 

@@ -36,6 +36,7 @@ REFERENCE_SHARE = 0.2  # of what is left, that the end of a range should take
 TOGETHER = 4  # candidates that are in the race before it begins
 ENTRY_SHARE = 0.65  # of the time, for making candidates ready
 ROUND_SHARE = 0.25  # of the time that the next candidate takes to enter, for a round before it does
+TOO_MANY = 2  # candidates over a limit before any keeps it: the limits are strict
 FINAL_SHARE = 0.12  # of the budget, for scoring the winner and the bracket
 # times longer that what plays takes to compile than what decides: MDPs, and episodes
 COMPILING_PLAY = {False: 1.0, True: 2.0}
@@ -188,11 +189,14 @@ class Chooser:
 
     def _waiting(self) -> list[Racer]:
         """Return the candidates that were not tried, in their order; last those whose kind has left
-        the race, unless they have a greater budget.
+        the race, unless they have a greater budget. While all break the limits, first those that
+        leave the prior unused: no decision takes less.
         """
         waiting = [racer for racer in self.racers if racer.status == "not tried"]
         if self.race is None:
-            return waiting
+            late = sum(racer.status == "over a limit" for racer in self.racers)
+            strict = not self.played and late >= TOO_MANY
+            return sorted(waiting, key=lambda one: strict and not one.candidate.blind)
         kinds = {name: type(racer.agent) for name, racer in self.by_name.items()}
         running = {kinds[name] for name in self.race.running}
         lost = {kinds[name] for name in self.race.left} - running

@@ -208,6 +208,11 @@ def test_a_portfolio_suits_the_problem_and_its_limits():
     assert len(names["GC", 1e-1]) >= 24
     order = names["GC", 1e-1]  # those that use the prior come first
     assert order.index("BAMCP(simulations=4000)") < order.index("Q-learning")
+    protocol = Protocol(problem("Grid"), problem("Grid"), 256, 0, Steps(250), 0.95)
+    rare = [one.name for one in portfolio(protocol, 60.0, 1e-1)]
+    trained = [name for name in rare if name.startswith(("DPT", "BeliefPPO"))]
+    assert len(trained) > 2 and all("mean and belief" in name for name in trained)
+    assert "mean and belief" not in " ".join(order)
     likely = [order.index(name) for name in ("BEB(beta=0.25)", "OPPS-DS", "Look-ahead")]
     assert max(likely) < order.index("PSRL")
 
@@ -473,6 +478,22 @@ def test_who_may_win_enters_before_further_settings_of_who_has_lost(monkeypatch)
     Chooser(protocol, racers, clock=clock, **rules).run()  # type: ignore[arg-type]
     assert list(entered) == [*list(field)[:4], "OPPS-DS again", "BEB", "PSRL again"]
     assert entered["BEB"] <= 1024 < racers[0].played
+
+
+def test_where_limits_are_strict_those_that_decide_soonest_come_first():
+    chosen, clock, racers = problem("GC"), SimulatedClock(30), []
+    protocol = Protocol(chosen, chosen, 256, 0, chosen.lifetime, 0.95)
+    for name in ("e-Greedy", "BEB", "PSRL", "Q-learning"):
+        one = Candidate(name, AGENTS[name].agent(), 6.0, 0.0, 1e-5, 8, name == "Q-learning")
+        racers.append(Racer(one, protocol, Kept(None), clock))
+    rules = {"limits": (60.0, 1e-3), "epsilon": 0.1, "confidence": 0.95}
+    course = Chooser(protocol, racers, clock=clock, **rules)  # type: ignore[arg-type]
+    lefts = ["BEB", "PSRL", "Q-learning"], ["Q-learning", "PSRL"]
+    for racer, left in zip(racers[:2], lefts, strict=True):
+        racer.status = "over a limit"
+        assert [one.name for one in course._waiting()] == left
+    course.played["e-Greedy"] = [np.zeros(8)]
+    assert [one.name for one in course._waiting()] == ["PSRL", "Q-learning"]
 
 
 def test_means_stand_with_the_digits_of_their_errors():

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax
+import numpy as np
 
 from jbrl.agents.complete import is_oracle, parameters_of
 from jbrl.agents.registry import AGENTS, shown_name
@@ -38,11 +39,14 @@ BUDGETS: dict[str, tuple[str, tuple[int, ...]]] = {
     "OPPS-CS": ("budget", (5_000, 50_000, 500_000)),
     "ANN": ("budget", (20_000, 200_000)),
     "BeliefPPO": ("budget", (20_000, 100_000, 500_000)),
-    "DPT": ("budget", (10_000, 40_000, 200_000)),
+    "DPT": ("budget", (1_000, 10_000, 40_000, 200_000)),
     "RL2": ("budget", (20_000, 100_000, 500_000)),
     "BAMCP": ("simulations", (10, 50, 250, 1_000, 4_000, 16_000)),
     "BFS3": ("trajectories", (5, 15, 50, 150)),
 }
+# where rewards are rare, networks need the values of the mean model (docs/trained.md)
+RARE = 0.05  # of the possible transitions, that pay
+SEES_A_MODEL = {"DPT": "mean and belief", "BeliefPPO": "mean and belief"}
 SOONEST = "e-Greedy"  # is ready soon, and seldom far from the best where there is a Dirichlet prior
 OPENING = 16  # lifetimes that the order of candidates is judged by
 # times longer that a candidate seems to take which leaves a Dirichlet prior unused: in the
@@ -163,7 +167,8 @@ def _settings(name: str, protocol: Protocol, offline: float, online: float) -> I
     cls = AGENTS[name].agent
     if name in BUDGETS:
         field, values = BUDGETS[name]
-        agents = [_made(cls, {field: value}) for value in values]
+        inputs = _inputs(name, protocol)
+        agents = [_made(cls, {field: value, **inputs}) for value in values]
         fitting = [a for a in agents if _expected_within(a, protocol, offline, online)]
         # the greatest budget that fits, one before it, which is there sooner, and one that may tell
         # what looser limits would bring
@@ -173,6 +178,16 @@ def _settings(name: str, protocol: Protocol, offline: float, online: float) -> I
     grid = SETTINGS.get(name, {})
     for values in itertools.product(*grid.values()):
         yield _made(cls, dict(zip(grid, values, strict=True)))
+
+
+def _inputs(name: str, protocol: Protocol) -> dict[str, Any]:
+    """Return what a network sees, where the default does not serve."""
+    test = protocol.test
+    if name not in SEES_A_MODEL or not isinstance(test, DirichletProblem):
+        return {}
+    rewards, possible = np.asarray(test.mdps.rewards), np.asarray(test.mdps.concentrations) > 0
+    rare = np.count_nonzero(rewards[possible]) < RARE * np.count_nonzero(possible)
+    return {"inputs": SEES_A_MODEL[name]} if rare else {}
 
 
 def _made(cls: type[Agent], values: Mapping[str, Any]) -> Agent:
