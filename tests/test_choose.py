@@ -496,6 +496,21 @@ def test_where_limits_are_strict_those_that_decide_soonest_come_first():
     assert [one.name for one in course._waiting()] == ["PSRL", "Q-learning"]
 
 
+def test_who_would_not_be_ready_in_time_is_left_out():
+    """The first apart: nothing else could be the answer."""
+    chosen, clock, racers = problem("GC"), SimulatedClock(60), []
+    protocol = Protocol(chosen, chosen, 256, 0, chosen.lifetime, 0.95)
+    for name, seconds in {"e-Greedy": 500.0, "BEB": 500.0, "PSRL": 5.0}.items():
+        one = Candidate(name, AGENTS[name].agent(), seconds, 0.0, 1e-5, 8, blind=False)
+        racers.append(Racer(one, protocol, Kept(None), clock))
+    rules = {"limits": (60.0, 1e-3), "epsilon": 0.1, "confidence": 0.95}
+    course = Chooser(protocol, racers, clock=clock, **rules)  # type: ignore[arg-type]
+    first, racers[0].status, course._entering = course._entrant(), "running", 10.0
+    later = course._entrant()
+    assert first and later and (first[0].name, later[0].name) == ("e-Greedy", "PSRL")
+    assert "which the budget did not allow" in racers[1].reason and course.needed > 500
+
+
 def test_means_stand_with_the_digits_of_their_errors():
     figures = {"algorithm": "", "status": "tied", "n": 8}
     standings = [
