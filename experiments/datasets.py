@@ -58,7 +58,7 @@ ABOUT = {
     ),
     "price-of-time": (
         "Best agents within limits of time on chains, dense MDPs, loops and mazes",
-        "128 units of 500 MDPs",
+        "144 units of 500 MDPs",
         "jbrl run experiments/price-of-time.toml",
     ),
     "brackets": (
