@@ -293,7 +293,7 @@ def compared(row: dict[str, Any], truth: dict[str, Any]) -> dict[str, Any]:
     keep = {
         name: np.array(one["scores"])
         for name, one in truth["agents"].items()
-        if name == kept or one["offline"] <= offline and one["p99"] <= online
+        if name == kept or (one["offline"] <= offline and one["p99"] <= online)
     }
     means = {name: float(np.nanmean(scores)) for name, scores in keep.items()}
     best = max(means, key=lambda name: means[name], default="")  # "": none keeps the limits
