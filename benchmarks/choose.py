@@ -13,8 +13,8 @@ Problems: for each problem and pair of limits, `jbrl choose` in a process of its
 a loop of another, which measures whether it keeps the limit; and in a third a study that plays each
 candidate in as many environments for all, and times its decisions. A choice is within epsilon of
 the best that keeps the limits, as timed there or in the loop, unless it loses more by two standard
-errors of the paired difference. Rows go to
-benchmarks/results/choose.csv; those that are there are not measured again.
+errors of the paired difference. Rows go to benchmarks/results/choose.csv; those that are there are
+not measured again.
 
 Portfolio: a choice among the whole portfolio beside a study of it, which plays each candidate in
 2,048 MDPs, in turn, in one process, and is given up after --most seconds; rows go to
@@ -210,7 +210,7 @@ def whole(names: list[str], budget: float, most: float) -> Iterator[dict[str, An
             after = resource.getrusage(resource.RUSAGE_CHILDREN)
         problem = resolve_problem(name)
         rules = Protocol(problem, problem, TRUTH[True], 1, lifetime_of(problem, None, None), 0.95)
-        field, means, began = portfolio(rules, 60.0, 1e-3), {}, time.monotonic()
+        field, scores, began = portfolio(rules, 60.0, 1e-3), {}, time.monotonic()
         own, load = time.process_time(), os.getloadavg()[0]
         for one in field:
             if time.monotonic() - began > most:
@@ -219,8 +219,9 @@ def whole(names: list[str], budget: float, most: float) -> Iterator[dict[str, An
                 played = play(one.agent, test=problem, n_environments=TRUTH[True], seed=1)
             except JbrlError:
                 continue
-            means[one.name] = float(np.nanmean(played.returns))
-        best = max(means, key=lambda name: means[name])
+            scores[one.name] = played.returns
+        best = max(scores, key=lambda name: float(np.nanmean(scores[name])))
+        lost = scores[best] - scores.get(found["recommended"], np.nan)
         yield {
             "problem": name,
             "budget": budget,
@@ -229,11 +230,12 @@ def whole(names: list[str], budget: float, most: float) -> Iterator[dict[str, An
             "seconds": found["seconds"],
             "processor_seconds": round(sum(after[:2]) - sum(before[:2]), 1),
             "candidates": len(field),
-            "studied": len(means),
+            "studied": len(scores),
             "study_seconds": round(time.monotonic() - began, 1),
             "study_processor_seconds": round(time.process_time() - own, 1),
             "best": best,
-            "lost": round(means[best] - means.get(found["recommended"], np.nan), 5),
+            "lost": round(float(np.nanmean(lost)), 5),
+            "lost_standard_error": round(float(np.nanstd(lost) / np.sqrt(len(lost))), 5),
             "load": round(load, 1),
         }
 
@@ -289,11 +291,11 @@ def compared(row: dict[str, Any], truth: dict[str, Any]) -> dict[str, Any]:
     from jbrl.base.parameters import parse_seconds
 
     offline, online = (parse_seconds(name, row[name]) for name in ("offline", "online"))
-    kept = row["choice"] if row["loop_p99_us"] <= 1e6 * online else None
+    looped = row["choice"] if row["loop_p99_us"] <= 1e6 * online else None
     keep = {
         name: np.array(one["scores"])
         for name, one in truth["agents"].items()
-        if name == kept or (one["offline"] <= offline and one["p99"] <= online)
+        if name == looped or (one["offline"] <= offline and one["p99"] <= online)
     }
     means = {name: float(np.nanmean(scores)) for name, scores in keep.items()}
     best = max(means, key=lambda name: means[name], default="")  # "": none keeps the limits
@@ -303,6 +305,7 @@ def compared(row: dict[str, Any], truth: dict[str, Any]) -> dict[str, Any]:
         lost, error = float(np.nanmean(paired)), float(np.nanstd(paired) / np.sqrt(len(paired)))
     return {
         "best": best,
+        "best_p99_us": round(1e6 * truth["agents"][best]["p99"], 1) if best else float("nan"),
         "lost": round(lost, 5),
         "lost_standard_error": round(error, 5),
         "within": lost - 2 * error <= row["epsilon"] if best else not row["choice"],
@@ -360,9 +363,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("what", choices=("races", "problems", "portfolio", "truth", "loop"))
     parser.add_argument("--races", type=int, default=1000)
-    parser.add_argument("--budget", type=float, default=60)
+    parser.add_argument("--budget", type=float, default=60.0)
     parser.add_argument("--only", default="")
-    parser.add_argument("--most", type=float, default=3600)
+    parser.add_argument("--most", type=float, default=3600.0)
     parser.add_argument("--words", nargs="*", default=[])
     given = parser.parse_args()
     if given.what in ("truth", "loop"):

@@ -1,4 +1,4 @@
-"""docs/which-agent.md says what the kept scores say of the price of time."""
+"""docs/which-agent.md and docs/choose.md say what the kept results say."""
 
 import numpy as np
 import pandas as pd
@@ -8,6 +8,7 @@ import jbrl
 from experiments import price_of_time
 from jbrl.stats.time_bounds import Contest
 
+ROOT = price_of_time.ROOT
 PAGE = price_of_time.PAGE.read_text(encoding="utf-8")
 
 
@@ -35,11 +36,8 @@ def test_what_the_page_says_of_the_price_of_time(contests):
     ]
     tied = {name: sum(name in winners for winners in ends) for name in sum(ends, ())}
     assert tied == {"BEB": 14, "e-Greedy": 13, "OPPS-DS": 10, "DPT": 10, "BeliefPPO": 8}
-    assert "BEB is among the best on 14, e-Greedy on 13" in words
-    assert (
-        "tied with the best on eight more" in words
-        and "the best on ten, BeliefPPO on eight" in words
-    )
+    assert "OPPS-DS and DPT, after seconds, are among the best on ten of 16" in words
+    assert "BeliefPPO on eight, BEB on 14 and e-Greedy on 13" in words
     without = {
         name: winners for name, winners in zip(contests, ends, strict=True) if "BEB" not in winners
     }
@@ -52,6 +50,10 @@ def test_what_the_page_says_of_the_price_of_time(contests):
     least, most = maps["GC(n_states=5)"]["latency"].unique()
     assert round(1e3 * most, 1) == 0.2 and 1.5 < most / least < 2.5
     units = jbrl.load_results("price-of-time").units
+    trained = units.query("algorithm in ('DPT', 'OPPS-DS')")["offline_seconds"]
+    assert "after seconds" in words and trained.max() < 60
+    grids = [one["latency"].max() for name, one in maps.items() if name.startswith("Grid")]
+    assert {round(1e3 * latency, 2) for latency in grids} == {0.27} and "on Grid (0.27 ms)" in words
     for name in ("BeliefPPO", "DPT"):
         seconds = units.query(f"algorithm == '{name}'")["offline_seconds"]
         assert f"of {name} took {seconds.min():.0f} to {seconds.max():.0f} s" in words
@@ -90,3 +92,26 @@ def test_winners_change_only_where_an_agent_comes_in():
         (1e-5, 2.0): {"B"},
         (5e-4, 2.0): {"B", "C"},
     }
+
+
+def test_what_the_page_of_choices_says_of_those_that_are_kept():
+    rows = pd.read_csv(ROOT / "benchmarks/results/choose.csv")
+    words = " ".join((ROOT / "docs/choose.md").read_text(encoding="utf-8").split())
+    good = rows.groupby("online")["within"].agg(["sum", "size"])
+    assert good.loc["2ms"].tolist() == [20, 20] and good.loc["400us"].tolist() == [16, 20]
+    assert "20 of 20 choices are within epsilon" in words and "16 of 20 are" in words
+    wrong = rows[~rows["within"]].set_index("problem")["best_p99_us"]
+    assert set(wrong.index) == {"GDL", "Grid", "GC(n_states=20)", "dense"}
+    assert f"is {wrong.min():.0f} to {wrong.max():.0f} µs in the study" in words
+    limits = rows["online"].map({"2ms": 2000, "400us": 400})
+    chosen = rows[(rows["choice"] == rows["best"]) & (rows["best_p99_us"] > limits)]
+    assert len(chosen) == 4 and "above the limit in four" in words
+    late = rows[rows["loop_p99_us"] > limits]["loop_p99_us"]
+    assert list(late.round()) == [542, 460] and "in 2 of 40 (542 and 460 µs for 400)" in words
+    for given, text in (
+        (rows["seconds"], "A choice takes {} to {} s"),
+        (rows["loop_median_us"], "a decision takes {} to {} µs"),
+    ):
+        assert text.format(given.min(), given.max()) in words
+    ratio = rows["study_seconds"] / rows["seconds"]
+    assert f"takes {ratio.min():.1f} to {ratio.max():.1f} times as long" in words
