@@ -3,12 +3,14 @@
 python experiments/features.py [DIR]
 
 DIR holds results of experiments/features.toml: their scores are kept in
-experiments/published/features.csv. Without DIR, the table is made from what is kept.
+experiments/published/features.csv. Without DIR, the table is made from what is kept. The published
+comparison, kept in experiments/published/paper-cpu, is in the table too.
 """
 
 import dataclasses
 import json
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
@@ -18,28 +20,38 @@ import jbrl
 
 ROOT = Path(__file__).parents[1]
 KEPT = ROOT / "experiments/published/features.csv"
+COMPARISON = ROOT / "experiments/published/paper-cpu"
+SAME, WRONG = "GC", "-inaccurate"  # GC(n_states=5) in the comparison; its cells with another prior
 PAGE = ROOT / "docs/which-agent.md"
 MARKS = ("<!-- features -->\n", "<!-- end features -->")
+AGENTS: dict[str, tuple[str, dict[str, object]]] = {
+    "Random": ("Random", {}),
+    "e-Greedy": ("e-Greedy", {"epsilon": 0}),
+    "BEB 0.25": ("BEB", {"beta": 0.25}),
+    "BEB 2": ("BEB", {"beta": 2}),
+    "PSRL": ("PSRL", {}),
+    "OPPS-DS": ("OPPS-DS", {"space": "F3", "budget": 1250}),
+}
 SHOWN = ("n_states", "n_successors", "rare_rewards", "diameter", "gap", "information")
 
 
-def read(out: str) -> pd.DataFrame:
+def read(returns: pd.DataFrame, priors: Mapping[str, str]) -> pd.DataFrame:
     """Return the mean share of the way from acting at random to knowing the MDP, by problem and
     agent, what the agent lies behind the best one, with the standard error of that paired
-    difference, and the features of the problem.
+    difference, and the features of the prior, which is all that agents are told.
     """
-    returns, rows = jbrl.Results(out).returns, []
+    rows = []
     for problem, own in returns.groupby("experiment", sort=False):
-        features = dataclasses.asdict(jbrl.problem_features(str(problem)))
-        scores = own.pivot(index="unit", columns=["algorithm", "parameters"], values="score")
-        least = scores.pop(("Random", "{}"))
-        way = features["clairvoyant"] - least.mean()
+        features = dataclasses.asdict(jbrl.problem_features(priors[str(problem)]))
+        scores = own.pivot(index="unit", columns="agent", values="score")
+        least = scores.pop("Random")
+        way = jbrl.problem_features(str(problem).removesuffix(WRONG)).clairvoyant - least.mean()
         best = scores[scores.mean().idxmax()]
         for agent, score in scores.items():
             behind = (best - score) / way
             found = {
                 "problem": problem,
-                "agent": named(*agent),
+                "agent": agent,
                 "share": (score.mean() - least.mean()) / way,
                 "behind": behind.mean(),
                 "error": behind.std(ddof=1) / np.sqrt(len(behind)),
@@ -48,15 +60,37 @@ def read(out: str) -> pd.DataFrame:
     return pd.DataFrame(rows).round(4)
 
 
-def named(algorithm: str, parameters: str) -> str:
-    """Return an algorithm, with its bonus where that is what differs."""
-    beta = json.loads(parameters).get("beta")
-    return algorithm if beta is None else f"{algorithm} {beta:g}"
+def of_results(folder: str | Path) -> tuple[pd.DataFrame, dict[str, str]]:
+    """Return the returns of Random and of the agents of the table; the priors of experiments."""
+    results = jbrl.Results(folder)
+    units = results.units
+    names = {agent: named(*agent) for agent, _ in units.groupby(["algorithm", "parameters"])}
+    returns = results.returns
+    agents = zip(returns["algorithm"], returns["parameters"], strict=True)
+    returns = returns.assign(agent=[names[agent] for agent in agents])
+    return returns.dropna(subset="agent"), dict(
+        zip(units["experiment"], units["prior"], strict=True)
+    )
+
+
+def named(algorithm: str, parameters: str) -> str | None:
+    """Return the name of an agent in the table, None if it is not there."""
+    values = json.loads(parameters)
+    for name, (column, wanted) in AGENTS.items():
+        if column == algorithm and all(values[key] == value for key, value in wanted.items()):
+            return name
+    return None
 
 
 def family(problem: str) -> str:
     """Return what comes before the parameters: problems of one family are left out together."""
-    return problem.rpartition("(")[0]
+    return problem.removesuffix(WRONG).rpartition("(")[0] or problem.removesuffix(WRONG)
+
+
+def both() -> pd.DataFrame:
+    """Return the rows of the study that are kept, and those of the published comparison."""
+    returns, priors = of_results(COMPARISON)
+    return pd.concat([pd.read_csv(KEPT), read(returns[returns["experiment"] != SAME], priors)])
 
 
 def lost(table: pd.DataFrame) -> dict[str, float]:
@@ -76,7 +110,8 @@ def lost(table: pd.DataFrame) -> dict[str, float]:
         picks = (shares[others].mean().idxmax(), shares.loc[distances.idxmin()].idxmax())
         for rule, pick in zip(found, picks, strict=True):
             found[rule].append(shares.loc[problem].max() - shares.loc[problem, pick])
-    alone = {agent: (shares.max(axis=1) - shares[agent]).mean() for agent in shares}
+    everywhere = shares.dropna(axis="columns")
+    alone = {agent: (shares.max(axis=1) - shares[agent]).mean() for agent in everywhere}
     return {**{rule: float(np.mean(values)) for rule, values in found.items()}, **alone}
 
 
@@ -90,11 +125,14 @@ def rows_of(table: pd.DataFrame) -> str:
         f"|---|{'---:|' * (len(SHOWN) + len(agents))}",
     ]
     for problem, own in table.groupby("problem", sort=False):
-        cells = []
-        for row in own.to_dict("records"):
-            tied = row["behind"] <= 2 * row["error"]
+        found, cells = own.set_index("agent"), []
+        for agent in agents:
+            if agent not in found.index:  # the published comparison has no PSRL
+                cells.append("–")
+                continue
+            row = found.loc[agent]
             text = f"{100 * row['share']:.0f}"
-            cells.append(f"**{text}**" if tied else text)
+            cells.append(f"**{text}**" if row["behind"] <= 2 * row["error"] else text)
         cells += [f"{own[name].iloc[0]:.3g}" for name in SHOWN]
         lines.append(f"| `{problem}` | {' | '.join(cells)} |")
     return "\n".join(lines) + "\n"
@@ -103,8 +141,8 @@ def rows_of(table: pd.DataFrame) -> str:
 def main(arguments: list[str]) -> None:
     """Keep the scores of a study, and write the table."""
     if arguments:
-        read(arguments[0]).to_csv(KEPT, index=False)
-    table = pd.read_csv(KEPT)
+        read(*of_results(arguments[0])).to_csv(KEPT, index=False)
+    table = both()
     for rule, share in lost(table).items():
         print(f"{rule}: {100 * share:.1f} % lost")
     before, _, rest = PAGE.read_text(encoding="utf-8").partition(MARKS[0])

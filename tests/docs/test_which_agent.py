@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 import jbrl
-from experiments import price_of_time
+from experiments import features, price_of_time
 from jbrl.stats.time_bounds import Contest
 
 ROOT = price_of_time.ROOT
@@ -20,6 +20,57 @@ def contests():
 def test_the_table_is_that_of_the_kept_scores(contests):
     first, last = price_of_time.MARKS
     assert PAGE.split(first)[1].split(last)[0].strip() == price_of_time.table(contests).strip()
+
+
+@pytest.fixture(scope="module")
+def explained():
+    return features.both()
+
+
+def test_the_table_of_features_is_that_of_the_kept_scores(explained):
+    first, last = features.MARKS
+    assert PAGE.split(first)[1].split(last)[0].strip() == features.rows_of(explained).strip()
+
+
+def test_what_the_page_says_of_features(explained):
+    words = " ".join(PAGE.split())
+    tied = explained[explained["behind"] <= 2 * explained["error"]]
+    problems = explained["problem"].nunique()
+    assert f"e-Greedy is bold on {(tied['agent'] == 'e-Greedy').sum()} of {problems}" in words
+    lost = features.lost(explained)
+    alone = {name: share for name, share in lost.items() if name in features.AGENTS}
+    best = min(alone, key=alone.__getitem__)
+    for share, text in (
+        (lost["best on average"], "best on average there, loses {:.1f} %"),
+        (lost["by the nearest features"], "where features are nearest loses {:.1f} %"),
+        (alone[best], f"in hindsight, {best.replace(' ', ' with ')} everywhere loses {{:.1f}} %"),
+    ):
+        assert text.format(100 * share) in words
+    shares = 100 * explained.set_index(["problem", "agent"])["share"].loc["GDL-inaccurate"]
+    others = shares.drop("OPPS-DS")
+    assert f"goes {shares['OPPS-DS']:.0f} % of the way and the others {others.max():.0f} %" in words
+
+
+def test_what_is_lost_is_counted_on_other_families():
+    """By hand: A is better by 0.2 on both problems of one family, B by 0.4 on those of another;
+    chosen by the other family, each loses what it lies behind.
+    """
+    shares = {
+        "X(n=1)": (0.5, 0.3),
+        "X": (0.5, 0.3),
+        "Y(n=1)": (0.1, 0.5),
+        "Y-inaccurate": (0.1, 0.5),
+    }
+    table = pd.DataFrame(
+        {"problem": problem, "agent": agent, "share": share}
+        | dict.fromkeys(features.SHOWN, 1.0 + place)
+        for place, (problem, both) in enumerate(shares.items())
+        for agent, share in zip("AB", both, strict=True)
+    )
+    lost = features.lost(table)
+    assert lost["best on average"] == pytest.approx((0.2 + 0.2 + 0.4 + 0.4) / 4)
+    assert lost["by the nearest features"] == pytest.approx(0.3)
+    assert (lost["A"], lost["B"]) == (pytest.approx(0.2), pytest.approx(0.1))
 
 
 def test_the_figure_has_a_panel_for_each_problem(contests):
