@@ -5,6 +5,7 @@ VENV ?= .venv
 OUT ?= out/quick
 JOBS ?= 2
 BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 
 # without it the newest versions of all packages are installed
 CONSTRAINTS ?= --constraint constraints.txt
@@ -80,10 +81,12 @@ clean: ## remove what was built, except .venv and out
 	rm -rf docs/_build build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
 	find jbrl tests benchmarks experiments docs -name __pycache__ -prune -exec rm -rf {} +
 
-# A stamp for each set of extras: nothing is installed twice until what is required changes. Modules
-# are compiled to bytecode when they are first imported: most never are.
+# A stamp for each set of extras: nothing is installed twice until what is required changes. uv takes
+# a fifth of the time of pip, which installs the packages where uv cannot be had or does not find them.
+# Modules are compiled to bytecode when they are first imported: most never are.
 $(VENV)/.has-%: pyproject.toml constraints.txt | $(BIN)/python
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile $(CONSTRAINTS) --editable '.$(EXTRAS_$*)'
+	@$(PIP) install uv && $(BIN)/uv pip install --quiet --python $(BIN)/python $(CONSTRAINTS) --editable '.$(EXTRAS_$*)' \
+	  || $(PIP) install --no-compile $(CONSTRAINTS) --editable '.$(EXTRAS_$*)'
 	@touch $@
 
 $(BIN)/python:
