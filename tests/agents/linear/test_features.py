@@ -110,7 +110,8 @@ GRADIENT = np.float32([0.5, -1.0, 0.25])
 
 def arguments(weights, traces, x, dependent, independent, step=0.1):
     both = Orders(jnp.int32(dependent), jnp.int32(independent), jnp.ones(len(x), bool))
-    return weights, traces, x, both, jnp.float32(0.8), jnp.asarray(GRADIENT), jnp.float32(step)
+    gradient = jnp.asarray(GRADIENT[: weights.shape[1]])
+    return weights, traces, x, both, jnp.float32(0.8), gradient, jnp.float32(step)
 
 
 def compiled(basis, given, options=None):
@@ -163,11 +164,13 @@ def test_no_bit_depends_on_the_other_lanes_of_a_group(monkeypatch):
         np.testing.assert_array_equal(value[small], other)
 
 
-def test_lanes_in_turn_are_those_in_lockstep_to_the_bit(monkeypatch):
+@pytest.mark.parametrize("rows", [3, 1])
+def test_lanes_in_turn_are_those_in_lockstep_to_the_bit(rows, monkeypatch):
     """CPUs take one lane after the other, other devices all together; as users compile them."""
     basis = Fourier((0.0,) * 3, (1.0,) * 3, 8, 8)
     assert basis.capacity == 2 * basis.chunk
-    given, options = lanes(5, basis), compilation.options("cpu")
+    weights, traces, *rest = lanes(5, basis)
+    given, options = (weights[:, :rows], traces[:, :rows], *rest), compilation.options("cpu")
     in_turn = compiled(basis, given, options)(*given)
     monkeypatch.setattr(features.native, "by_device", lambda _, elsewhere, tasks: elsewhere(tasks))
     jax.clear_caches()
