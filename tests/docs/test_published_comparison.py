@@ -229,7 +229,7 @@ def test_pieces_account_for_all_trials(trials):
 
 
 def test_what_it_takes_is_what_the_page_says():
-    pieces = jordan_kept.pieces()
+    pieces = jordan_kept.pieces().query("seed == 2020")
     sarsa = pieces[pieces["algorithm"] == "Sarsa-lambda"].set_index("environment")
     for problem in ("Gridworld-10d", "Gridworld-10s"):
         row = sarsa.loc[problem]
@@ -257,13 +257,40 @@ def test_the_smaller_study_takes_what_the_page_says():
     assert f"come to {hours:.1f} hours of one core" in JORDAN
 
 
-def test_cells_beyond_are_those_that_the_page_explains(trials):
+def test_all_cells_agree_and_those_that_did_not_are_played_again(trials):
     cells = jordan2020.compare_cells(jordan2020.known(trials))
-    far = cells[cells["verdict"] == jordan2020.DIFFERS]
-    assert len(far) == 2 and "Two cells are beyond 3.5" in JORDAN
-    for row in far.itertuples():
-        numbers = f"{row.mean:.1f} ".replace("-", "−")
-        assert f"{row.algorithm} on {row.environment} ({numbers}" in JORDAN
+    assert (cells["verdict"] != jordan2020.DIFFERS).all() and "All 165 cells agree" in JORDAN
+    words = " ".join(JORDAN.split())
+    first = jordan2020.compare_cells(jordan2020.known(trials.query("seed == 2020")))
+    beyond = first[first["verdict"] == jordan2020.DIFFERS]
+    assert len(beyond) == 2 and "two cells were beyond 3.5" in words
+    for cell, digits in zip(beyond.itertuples(), (2, 1), strict=True):
+        assert f"{cell.algorithm} on {cell.environment} ({minus(cell.mean, 1)} " in words
+        again = trials.query(
+            "environment == @cell.environment and algorithm == @cell.algorithm and seed == 2021"
+        )["score"]
+        said = f"{minus(again.mean(), digits)} ± {again.sem():.{digits}f}"
+        assert len(again) == 10_000 and said in words
+        found = jordan2020.compare_cells(jordan2020.known(trials.loc[again.index]))
+        assert (found["verdict"].dropna() == jordan2020.AGREES).any()
+
+
+def test_cells_have_as_many_trials_as_the_page_says(trials):
+    words = " ".join(JORDAN.split())
+    by = trials.groupby(["environment", "algorithm"])["score"]
+    sizes, errors = by.size().unstack(), by.sem().unstack()
+    discrete = sizes.loc[list(jordan2020.DISCRETE)]
+    assert sorted(discrete.stack().unique()) == [1000, 11000]
+    assert (discrete == 11000).to_numpy().sum() == 2 and "1,000 trials, these two 11,000" in words
+    for name in ("CartPole", "Acrobot", "Pinball-empty", "Pinball-box", "Pinball-medium"):
+        assert (sizes.loc[name] == 128).all(), name
+    assert "CartPole, Acrobot and three maps of Pinball have 128" in words
+    pinball = errors[errors.index.str.startswith("Pinball")]
+    assert f"of {pinball.min().min():.0f} to {pinball.max().max():.0f}, of returns" in words
+
+
+def minus(number: float, digits: int) -> str:
+    return f"{number:.{digits}f}".replace("-", "−")
 
 
 def test_other_agents_are_as_the_page_says(trials):
