@@ -71,7 +71,6 @@ SETTINGS: dict[str, tuple[str, dict[str, Any]]] = {
     "level 1, no emitters": ("", {LEVEL: "1"} | NO_EMITTERS),
     "level 3, no emitters": ("", {LEVEL: "3"} | NO_EMITTERS),
     "SSE4_2": ("--xla_cpu_max_isa=SSE4_2", {}),
-    "AVX2": ("--xla_cpu_max_isa=AVX2", {}),
 }
 MDPS = 100
 # Parameters, where they are not the defaults.

@@ -18,6 +18,8 @@ is quick and starts nothing.
 import ast
 import importlib
 import inspect
+import os
+import platform
 import sys
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -95,6 +97,18 @@ if TYPE_CHECKING:  # the public names, written once: editors read this block, an
     from jbrl.stats.table import summarise as summarise
 
 __version__ = "1.0.0"
+
+
+def _limit_instructions() -> None:
+    """Let XLA use AVX2 and nothing beyond, where `XLA_FLAGS` does not say what: LLVM sums in an
+    order that depends on the instructions it has. JAX reads this at its first array.
+    """
+    flags = os.environ.get("XLA_FLAGS", "")
+    if platform.machine() in ("x86_64", "AMD64") and "xla_cpu_max_isa" not in flags:
+        os.environ["XLA_FLAGS"] = f"{flags} --xla_cpu_max_isa=AVX2".strip()
+
+
+_limit_instructions()
 
 # module of each public name, read from the block above
 _HOME: dict[str, str] = {

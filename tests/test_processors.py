@@ -1,7 +1,8 @@
 """The same bits with the instructions of other processors.
 
-Each library is told to leave instructions of this processor unused, in a process of its own, which
-proves that it does. Where the processor does not have them, there is nothing to leave unused.
+Each library of the host is told to leave instructions of this processor unused, in a process of its
+own, which proves that it does. Where the processor does not have them, there is nothing to leave
+unused. XLA's programs have AVX2 and FMA alone.
 """
 
 import dataclasses
@@ -18,6 +19,7 @@ from typing import Any
 
 import pytest
 
+import jbrl
 from tests import processors
 from tests.test_pins import EXACT, PINS
 
@@ -51,12 +53,6 @@ def _numpy(*sets: str) -> Switch:
 SWITCHES = {
     "NumPy without AVX-512": _numpy("X86_V4", "AVX512_ICL"),
     "NumPy without AVX2": _numpy("X86_V3", "X86_V4", "AVX512_ICL"),
-    "XLA without AVX-512": Switch(
-        "XLA_FLAGS",
-        f"{os.environ.get('XLA_FLAGS', '')} --xla_cpu_max_isa=AVX2".strip(),
-        lambda told: "avx512f" in told["xla"],
-        lambda told: told["xla"] == ["avx2", "fma"],
-    ),
     "BLAS without AVX-512": Switch(
         "OPENBLAS_CORETYPE",
         "Haswell",
@@ -106,6 +102,29 @@ def check(switches: Sequence[str]) -> None:
     assert len(found["units"]) == N_FEW
     pins = {id: PINS["comparison"][id]["sha256"] for id in found["units"]}
     assert found["units"] == (pins if EXACT else plain()["units"])
+
+
+def test_programs_use_no_more_than_avx2():
+    """With AVX-512, XLA would sum a matrix in another order."""
+    if platform.machine() != "x86_64" or "fma" not in plain()["instructions"]["xla"]:
+        pytest.skip("no x86-64 processor with AVX2 and FMA")
+    assert plain()["instructions"]["xla"] == ["avx2", "fma"]
+
+
+def test_instructions_that_xla_flags_name_are_kept(monkeypatch):
+    for before, after in (
+        ("", "--xla_cpu_max_isa=AVX2"),
+        ("--xla_a=1", "--xla_a=1 --xla_cpu_max_isa=AVX2"),
+        ("--xla_cpu_max_isa=SSE4_2", "--xla_cpu_max_isa=SSE4_2"),
+    ):
+        monkeypatch.setenv("XLA_FLAGS", before)
+        monkeypatch.setattr(platform, "machine", lambda: "x86_64")
+        jbrl._limit_instructions()
+        assert os.environ["XLA_FLAGS"] == after
+        monkeypatch.setenv("XLA_FLAGS", before)
+        monkeypatch.setattr(platform, "machine", lambda: "aarch64")
+        jbrl._limit_instructions()
+        assert os.environ["XLA_FLAGS"] == before
 
 
 def there(name: str) -> bool:

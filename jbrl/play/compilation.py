@@ -38,7 +38,8 @@ F = TypeVar("F", bound=Callable[..., Any])
 # Without the two, on two cores, e-Greedy on GC takes a third less, SBOSS a quarter, and the bits
 # are the same.
 #
-# The others are defaults, said all the same: what `XLA_FLAGS` holds does not decide the bits.
+# The others are defaults, said all the same: what `XLA_FLAGS` holds does not decide the bits, but
+# for the instructions that it allows (`jbrl._limit_instructions`).
 ON_CPU: dict[str, str | bool] = {
     "xla_disable_hlo_passes": "cpu-parallel-task-assigner",
     "xla_cpu_experimental_ynn_fusion_type": "",

@@ -25,8 +25,6 @@ from jbrl.environments.spec import Box, Observation
 from jbrl.vectorize import native
 
 CHUNK = 512  # features of one iteration of a pass, where they are many
-SUMMED = 8  # partial sums of a product: numbers of 32 bits in a register of AVX2
-BLOCK = 32  # features that one iteration of a product adds; divides CHUNK
 NEVER = 1 << 20  # an order that no lane has
 ROUNDING = 8  # the capacity of a small basis is a multiple of this: vector instructions
 
@@ -118,12 +116,8 @@ class Fourier:
         def add(now: Chunk) -> tuple[Any, Any]:
             return jax.tree.map(jnp.add, now.carry, _products(*now.read)), ()
 
-        def add_in_order(now: Chunk) -> tuple[Any, Any]:
-            return jax.tree.map(jnp.add, now.carry, _products_in_order(*now.read)), ()
-
-        over = functools.partial(in_chunks, in_turn=add_in_order)
         zeros = tuple(jnp.zeros(weights.shape[0], jnp.float32) for _ in ats)
-        return self._pass(add, zeros, (), (weights, ats), orders, over=over)[0]
+        return self._pass(add, zeros, (), (weights, ats), orders)[0]
 
     def traced(
         self, trace: Array, at: Array, orders: Orders, decay: Array, gradient: Array
@@ -285,59 +279,17 @@ def _dot(matrix: Array, vector: Array) -> Array:
     return jnp.einsum("af,f->a", matrix, vector, precision="highest")
 
 
-def _products_in_order(weights: Array, ats: tuple[Array, ...]) -> tuple[Array, ...]:
-    """Return `_products`, for `native` code: there XLA's matrix products sum by as many entries as
-    a vector of the processor holds, 8 or 16, elsewhere by 8 on all processors.
-    """
-    if weights.shape[0] == len(ats) == 1:  # one entry after the other, as of two vectors
-        return ((weights[0] * ats[0]).sum()[None],)
-
-    def part(array: Array, start: Array) -> Array:
-        sizes = (len(array), SUMMED)
-        return lax.dynamic_slice(array, (jnp.int32(0), start), sizes, allow_negative_indices=False)[
-            ..., None
-        ]
-
-    def add(i: Array, sums: list[Array]) -> list[Array]:
-        for start in range(0, BLOCK, SUMMED):
-            at = i * BLOCK + start
-            sums = [
-                s + part(weights, at) * part(phi[None], at)
-                for s, phi in zip(sums, ats, strict=True)
-            ]
-        return sums
-
-    # the last axis as of groups in `native`: what LLVM makes vectors of is the one before
-    zeros = [jnp.zeros((weights.shape[0], SUMMED, 1), jnp.float32) for _ in ats]
-    sums = lax.fori_loop(0, weights.shape[1] // BLOCK, add, zeros)
-    return tuple(_halved(s[..., 0]) for s in sums)
-
-
-def _halved(sums: Array) -> Array:
-    """Return the sums along the last axis, a power of two: of its halves, and so on."""
-    while half := sums.shape[-1] // 2:
-        sums = sums[..., :half] + sums[..., half:]
-    return sums[..., 0]
-
-
-def in_chunks(
-    fn: Pass, width: int, chunks: Array, whole: Chunk, in_turn: Pass | None = None
-) -> tuple[Any, Any]:
+def in_chunks(fn: Pass, width: int, chunks: Array, whole: Chunk) -> tuple[Any, Any]:
     """Pass over the last axis of arrays in chunks of `width`.
 
     Mapped, lanes go one after the other on CPUs, each through its own `chunks`, [] int32; on other
     devices all make as many iterations as the one with most, and `fn` must leave alone what lies
     beyond a lane's own.
-
-    Args:
-      in_turn: in place of `fn`, where lanes go one after the other.
     """
 
     def on_all(lanes: tuple[Array, Chunk]) -> tuple[Any, Any]:
         return native.by_device(
-            functools.partial(_in_turn, in_turn or fn, width),
-            functools.partial(_lockstep, fn, width),
-            lanes,
+            functools.partial(_in_turn, fn, width), functools.partial(_lockstep, fn, width), lanes
         )
 
     result: tuple[Any, Any] = native.for_one(on_all)((chunks, jax.tree.map(jnp.asarray, whole)))
