@@ -1,8 +1,8 @@
 """The same bits with the instructions of other processors.
 
 Each library of the host is told to leave instructions of this processor unused, in a process of its
-own, which proves that it does. Where the processor does not have them, there is nothing to leave
-unused. XLA's programs have AVX2 and FMA alone.
+own, which proves that it does, and XLA to use those that it leaves unused elsewhere. Where the
+processor does not have them, there is nothing to compare.
 """
 
 import dataclasses
@@ -37,8 +37,8 @@ class Switch:
 
     variable: str
     value: str
-    there: Callable[[Told], bool]  # of a process without it: does it forbid anything?
-    works: Callable[[Told], bool]  # of a process with it: is that gone?
+    there: Callable[[Told], bool]  # of a process without it: does it change anything?
+    works: Callable[[Told], bool]  # of a process with it: has it changed?
 
 
 def _numpy(*sets: str) -> Switch:
@@ -53,6 +53,12 @@ def _numpy(*sets: str) -> Switch:
 SWITCHES = {
     "NumPy without AVX-512": _numpy("X86_V4", "AVX512_ICL"),
     "NumPy without AVX2": _numpy("X86_V3", "X86_V4", "AVX512_ICL"),
+    "XLA with AVX-512": Switch(
+        "XLA_FLAGS",
+        f"{os.environ.get('XLA_FLAGS', '')} --xla_cpu_max_isa=AMX_FP16".strip(),
+        lambda told: "X86_V4" in told["numpy"] and "avx512f" not in told["xla"],
+        lambda told: "avx512f" in told["xla"],
+    ),
     "BLAS without AVX-512": Switch(
         "OPENBLAS_CORETYPE",
         "Haswell",
@@ -142,7 +148,11 @@ def test_one_library_with_fewer_instructions(name):
 
 def test_all_libraries_as_on_a_processor_without_avx_512():
     """And the C library, which has nothing for AVX-512, as on one without AVX2."""
-    names = [name for name in SWITCHES if name != "NumPy without AVX2" and there(name)]
+    names = [
+        name
+        for name in SWITCHES
+        if name not in ("NumPy without AVX2", "XLA with AVX-512") and there(name)
+    ]
     if not names:
         pytest.skip("no switch forbids anything that this machine has")
     check(names)
