@@ -1,6 +1,7 @@
 """`python -m jbrl` and the `jbrl` command."""
 
 import contextlib
+import errno
 import os
 import sys
 import threading
@@ -20,6 +21,12 @@ def main() -> None:
             with contextlib.suppress(OSError):
                 stream.flush()
         os._exit(end.code)
+    except OSError as error:  # of a file that the shell writes; others are said where they occur
+        if error.errno != errno.ENOSPC:
+            raise
+        sys.stderr.write(f"error: the output cannot be written: {error.strerror}\n")
+        sys.stderr.flush()
+        os._exit(2)  # or it is tried again
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ from jbrl.stats.evaluation import EvaluateOptions
 from jbrl.stats.evaluation.ranking import Evaluation
 from jbrl.stats.evaluation.ranking import evaluate as evaluate_samples
 from jbrl.stats.evaluation.samples import Effort, Samples, check_effort, effort, samples_of
-from jbrl.stats.score_files import read_companion, read_score_table
+from jbrl.stats.score_files import check_trials, read_companion, read_score_table
 from jbrl.stats.score_table import SCORE_TABLE, check_score_table, restrict, together
 from jbrl.stats.table import agent_names, check_columns, oracles_of
 
@@ -119,6 +119,12 @@ def samples_from(
     bounds, identical = None, []
     if options.bounds is not None:
         given = read_companion(options.bounds, ["environment"], ["low", "high"])
+        twice = given["environment"][given["environment"].duplicated()]
+        if len(twice):
+            raise JbrlError(
+                f"{options.bounds}: environment '{twice.iloc[0]}' occurs twice: expected one row "
+                "for each"
+            )
         bounds = {name: (low, high) for name, low, high in given.itertuples(index=False, name=None)}
     if options.identical is not None:
         given = read_companion(options.identical, ["environment", "algorithm", "algorithm"])
@@ -149,6 +155,8 @@ def _trials(source: Place, number: int, options: EvaluateOptions) -> tuple[str, 
     if isinstance(source, pd.DataFrame):
         name = f"table {number}"
         check_columns(source, SCORE_TABLE, name)
+        if "seed" in source and "unit" not in source:
+            check_trials(source, name)
         return name, source
     if Path(source).is_dir():
         return str(source), Results(source).score_table(oracles=options.oracles, trials=True)

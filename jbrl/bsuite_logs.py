@@ -32,7 +32,7 @@ from jbrl.stats.table import agent_names
 MANIFEST = "study.json"
 PARQUET = (".parquet", ".pq")
 TABLES = (".csv", ".csv.gz", *PARQUET)
-_ODD = re.compile(r"[^A-Za-z0-9._()=;, +-]+")
+_ODD = re.compile(r"[^\w.()=;, +-]+")
 
 
 def read_places(places: Iterable[str]) -> Logs:
@@ -173,6 +173,13 @@ def _read_place(path: Path, name: str | None) -> Logs:
             f"{path}: no logs: expected files named {PATTERN} here or one or two folders deeper, "
             f"or the results of 'jbrl run' ({MANIFEST})"
         )
+    read = {folder for folder, _ in folders}
+    others = {file.parent for file in path.rglob(PATTERN)} - read
+    if left := sorted(folder for folder in others if not is_temporary(folder)):
+        raise JbrlError(
+            f"{left[0]}: has logs, and so has {folders[0][0]}: expected those of an agent "
+            "in its folder, or in folders of it, which are its runs"
+        )
     return merged(read_folder(folder, agent) for folder, agent in folders)
 
 
@@ -220,6 +227,8 @@ def _read_table(path: Path, name: str) -> Logs:
     except (OSError, EOFError, ValueError, zlib.error) as error:
         reason = getattr(error, "strerror", None) or " ".join(str(error).split())
         raise JbrlError(f"{path}: cannot be read as a table of logs: {reason}") from None
+    if len(table.columns) == 1 and ";" in str(table.columns[0]):
+        raise JbrlError(f"{path}: its columns are separated by ';': expected commas")
     named = table if "agent" in table else table.assign(agent=name)
     return logs_of_table(named, name=str(path))
 

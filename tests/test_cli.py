@@ -437,6 +437,14 @@ def test_the_module_is_the_command() -> None:
     assert done.stdout == f"jbrl {jbrl.__version__}\n"
 
 
+def test_a_full_disk_behind_the_output_is_said_in_one_sentence() -> None:
+    command = [sys.executable, "-m", "jbrl", "list", "agents"]
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert done.returncode == 2
+    assert done.stderr == "error: the output cannot be written: No space left on device\n"
+
+
 def test_help_and_tables_do_not_wait_for_jax(out: Path) -> None:
     program = f"""
 import sys

@@ -239,6 +239,7 @@ REFUSED = {
     "algorithm": (GOOD, "--algorithms A,C", "unknown algorithm 'C' … known: A, B"),
     "environment": (GOOD, "--environments z", "unknown environment 'z'"),
     "bounds": (GOOD, "--bounds bounds.csv", "score 4.0 lies outside [0, 3]"),
+    "bounds twice": (GOOD, "--bounds twice.csv", "twice.csv … environment 'x' occurs twice"),
     "bounds file": (GOOD, "--bounds none.csv", "none.csv … No such file"),
     "identical": (GOOD, "--identical same.csv", "unknown algorithm … 'Z'"),
     "out": (GOOD, "--html --out bad.csv/x", "bad.csv/x … cannot be written"),
@@ -251,8 +252,23 @@ def test_bad_input_is_refused_in_one_sentence(tmp_path, monkeypatch, case):
     monkeypatch.chdir(tmp_path)
     Path("bad.csv").write_text(text)
     Path("bounds.csv").write_text("environment,low,high\nx,0,3\n")
+    Path("twice.csv").write_text("environment,low,high\nx,0,3\nx,0,9\n")
     Path("same.csv").write_text("environment,algorithm,algorithm\nx,A,Z\n")
     terminal.refused(call("bad.csv", *options.split()), *words.split(" … "))
+
+
+def test_names_with_commas_can_be_chosen(tmp_path):
+    path = tmp_path / "scores.csv"
+    path.write_text(HEAD + '"A, b",x,1\nB,x,2\nC,x,3\n"A, b",x,3\nB,x,4\nC,x,5\n')
+    found = tables_of(path, "--algorithms", "A, b", "--algorithms", "B")
+    assert {row["algorithm"] for row in found["aggregate"]} == {"A, b", "B"}
+
+
+def test_scores_may_be_as_large_as_numbers_are(tmp_path):
+    path = tmp_path / "scores.csv"
+    path.write_text(HEAD + "A,x,1e308\nA,x,-1e308\nB,x,1e308\nB,x,0\n")
+    found = jbrl.metrics(path)["metrics"].query("metric == 'mean'").set_index("algorithm")["value"]
+    assert found.to_dict() == {"A": 0.5, "B": 0.75}
 
 
 def test_one_environment_and_one_sample_are_enough_for_pbp(tmp_path):

@@ -1,9 +1,7 @@
 """`jbrl evaluate` and `jbrl compare`."""
 
-import dataclasses
 import json
 import math
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -64,9 +62,6 @@ def evaluate(
     """
     from jbrl import analysis
 
-    options = dataclasses.replace(
-        options, algorithms=_names(options.algorithms), environments=_names(options.environments)
-    )
     samples = analysis.samples_from(tables, options)
     scaled = bool((samples.bounds[:, 0] < samples.bounds[:, 1]).all())
     first = format == "table" and table == "aggregate" and scaled
@@ -151,13 +146,6 @@ def _open_ranks(evaluation: "Evaluation", seed: int) -> list[str]:
     lower, upper = rows.loc[list(samples.algorithms), ["lower", "upper"]].to_numpy().T
     separated = separation(samples, lower, upper, evaluation.settings["delta"], seed)
     return separated.sentences() if separated else []
-
-
-def _names(texts: Sequence[str] | None) -> list[str] | None:
-    """Return names that are separated by commas."""
-    if texts is None:
-        return None
-    return [name.strip() for text in texts for name in text.split(",") if name.strip()]
 
 
 def beside(path: Path, name: str) -> Path:

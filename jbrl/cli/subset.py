@@ -144,7 +144,7 @@ def prepare(path: Path, options: Options) -> "Prepared":
     table, references = analysis.subset_table(path, columns, options.references)
     names = {field.name for field in dataclasses.fields(preparation.Preparation)}
     given = {name: value for name, value in vars(options).items() if name in names}
-    given["target_environments"] = names_of(options.target_environments, table["environment"])
+    given["target_environments"] = _names(options.target_environments, table["environment"])
     if options.target is not None and options.target not in preparation.TARGETS:
         given["target"] = analysis.column_of(path, options.target, columns, number=True)
     plain = analysis.preparation_of(path, references)
@@ -169,27 +169,17 @@ def search_settings(path: Path, options: Options, prepared: "Prepared") -> "Sear
     names = {field.name for field in dataclasses.fields(Search)}
     given = {name: value for name, value in vars(options).items() if name in names}
     for name in ("pool", "force_in", "force_out"):
-        given[name] = names_of(given[name], prepared.environments)
+        given[name] = _names(given[name], prepared.environments)
     given["folds"] = Folds(options.folds, options.seed, options.repeats, groups, options.pooled)
     if options.shortlist is None and options.preset:
         given["shortlist"] = 20
     return Search(**{name: value for name, value in given.items() if value is not None})
 
 
-def names_of(given: list[str] | None, known: Iterable[str]) -> tuple[str, ...] | None:
-    """Return names, repeated or separated by commas; a name that contains a comma is one of
-    `known`.
-    """
-    if given is None:
-        return None
-    whole = set(known)
-    names = [part for text in given for part in ([text] if text in whole else text.split(","))]
-    if not all(names):
-        raise JbrlError(
-            f"option with names: {','.join(given)!r}: expected names separated by commas, none of "
-            "them empty"
-        )
-    return tuple(dict.fromkeys(names))
+def _names(given: list[str] | None, known: Iterable[str]) -> tuple[str, ...] | None:
+    from jbrl.stats.score_table import names_of
+
+    return None if given is None else names_of(given, known)
 
 
 def mapping_of(columns: str | None) -> dict[str, str]:
@@ -260,7 +250,7 @@ def search(
         if steps:
             outcomes = dict(study.run_plan(prepared, steps, settings, progress))
         else:
-            asked = tuple(names_of([text], prepared.environments) or () for text in ask or [])
+            asked = tuple(_names([text], prepared.environments) or () for text in ask or [])
             outcomes = {"": search_subsets(prepared, settings, asked=asked, progress=progress)}
     if not steps:
         choice = _validated(outcomes[""], nested, quiet=quiet)

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from jbrl.base.errors import JbrlError, nearest
+from jbrl.base.errors import JbrlError, nearest, shown
 from jbrl.base.files import NO_TEXT, check_file
 from jbrl.stats.score_table import (
     SCORE_TABLE,
@@ -120,17 +120,22 @@ def _read(path: Path, columns: Columns, missing: bool, trials: bool) -> pd.DataF
         check_once(names, name, str(path))
     names = [name for name in names if name]
     if wide:
-        return _melted(_load(path, tuple(names)), mapping["algorithm"], str(path))
-    extra = [name for name in TRIAL if name in names] if trials else []
+        table = _load(path, tuple(names))
+    extra = tuple(name for name in TRIAL if name in names) if trials else ()
     if "seed" in extra and "unit" not in extra:
-        _check_once(_load(path, tuple(names)), path)
+        check_trials(_load(path, tuple(names)), str(path))
+    if wide:
+        return _melted(table, mapping["algorithm"], str(path), extra)
     table = _load(path, tuple(dict.fromkeys((*wanted, *extra))))
-    scores = standard(table, mapping, str(path), missing)
-    return scores.join(table[extra].astype(str)) if extra and not missing else scores
+    return standard(table, mapping, str(path), missing, extra)
 
 
-def _check_once(table: pd.DataFrame, path: Path) -> None:
-    """Refuse a table in which a row occurs twice, all of its columns and its seed equal."""
+def check_trials(table: pd.DataFrame, name: str) -> None:
+    """Refuse a table with seeds in which a row occurs twice, all of its columns and its seed equal.
+
+    Raises:
+      JbrlError: says which.
+    """
     text = table.astype(str)
     twice = np.flatnonzero(text.duplicated())
     if twice.size:
@@ -138,7 +143,7 @@ def _check_once(table: pd.DataFrame, path: Path) -> None:
         first = int(np.argmax((text == row).all(axis=1)))
         more = f" (and {twice.size - 1} more)" if twice.size > 1 else ""
         raise JbrlError(
-            f"{path}: rows {first + 1} and {twice[0] + 1} are the same, seed {row['seed']} "
+            f"{name}: rows {first + 1} and {twice[0] + 1} are the same, seed {row['seed']} "
             f"included{more}: expected each trial once; add a column unit where one seed has "
             "several trials"
         )
@@ -155,7 +160,7 @@ def _header(path: Path) -> list[str]:
 
             return [str(column) for column in parquet.read_schema(path).names]
         if name.endswith(TEXT):
-            separator = "\t" if path.suffix == ".tsv" else ","
+            separator = _separator(path)
             options: Any = {"header": None, "nrows": 1, "dtype": str, "na_filter": False}
             return list(pd.read_csv(path, sep=separator, skipinitialspace=True, **options).loc[0])
     except Exception:
@@ -170,20 +175,20 @@ def _is_wide(names: list[str], columns: Columns, algorithm: tuple[str, ...]) -> 
     return not long & {*mapped, *names} and bool(names) and set(algorithm) <= set(names)
 
 
-def _melted(table: pd.DataFrame, algorithm: tuple[str, ...], name: str) -> pd.DataFrame:
-    """Return the long table of a wide one."""
+def _melted(
+    table: pd.DataFrame, algorithm: tuple[str, ...], name: str, extra: tuple[str, ...]
+) -> pd.DataFrame:
+    """Return the long table of a wide one, with the columns `extra`."""
     environments = [c for c in table.columns if c not in algorithm and c not in TRIAL]
     if not environments:
         raise JbrlError(
             f"{name}: no column 'environment' or 'score', and no other column: expected one for "
             "each environment"
         )
-    who = as_text(table, algorithm, name)
-    parts = [
-        pd.DataFrame({"algorithm": who, "environment": c, "score": table[c].reset_index(drop=True)})
-        for c in environments
-    ]
-    return standard(pd.concat(parts, ignore_index=True), sources_of({}), name, missing=True)
+    shared = table[list(extra)].assign(algorithm=as_text(table, algorithm, name))
+    parts = [shared.assign(environment=c, score=table[c]) for c in environments]
+    whole = pd.concat(parts, ignore_index=True)
+    return standard(whole, sources_of({}), name, missing=True, extra=extra)
 
 
 def _load_arrays(path: Path) -> pd.DataFrame:
@@ -193,14 +198,31 @@ def _load_arrays(path: Path) -> pd.DataFrame:
             with np.load(path, allow_pickle=False) as file:
                 arrays: Any = {key: file[key] for key in file.files}
         else:
-            arrays = json.loads(path.read_text(encoding="utf-8-sig"))
+            text = path.read_text(encoding="utf-8-sig")
+            arrays = json.loads(text, object_pairs_hook=_once_each)
     except Exception as error:  # zip archives, NumPy and JSON have a dozen errors for invalid bytes
         raise JbrlError(f"{path}: cannot be read as arrays of scores: {_reason(error)}") from None
     if not isinstance(arrays, dict):
         raise JbrlError(f"{path}: expected an object with an array for each algorithm")
     names = arrays.pop("environments", None)
+    if isinstance(names, str):
+        raise JbrlError(f"{path}: environments = {shown(names)}: expected a list of names")
     arrays = arrays["scores"] if isinstance(arrays.get("scores"), dict) else arrays
     return from_arrays(arrays, None if names is None else [str(n) for n in names], name=str(path))
+
+
+def _once_each(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return an object of JSON.
+
+    Raises:
+      ValueError: a name occurs twice in it.
+    """
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"{shown(twice)} occurs twice: expected each name once")
+    return found
 
 
 def _reason(error: Exception) -> str:
@@ -234,11 +256,16 @@ def _load_parquet(path: Path, wanted: tuple[str, ...]) -> pd.DataFrame:
 
     with path.open("rb"):  # a file that is not there, said as for text files
         _check_columns(parquet.read_schema(path).names, wanted, path)
-    return parquet.read_table(path, columns=list(wanted)).to_pandas()
+    # without the index that pandas has written, which may leave out rows
+    return parquet.read_table(path, columns=list(wanted)).to_pandas(ignore_metadata=True)
+
+
+def _separator(path: Path) -> str:
+    return "\t" if path.suffix.lower() == ".tsv" else ","
 
 
 def _load_text(path: Path, wanted: tuple[str, ...]) -> pd.DataFrame:
-    separator = "\t" if path.suffix == ".tsv" else ","
+    separator = _separator(path)
     # of two equal names the second gets «.1»
     header = pd.read_csv(path, sep=separator, nrows=0, dtype=str, skipinitialspace=True)
     _check_columns(header.columns, wanted, path)

@@ -33,8 +33,8 @@ def restrict(
     algorithms: Iterable[str] | None = None,
     environments: Iterable[str] | None = None,
 ) -> pd.DataFrame:
-    """Return the rows of the algorithms and environments named, ordered as they are named; None
-    keeps all.
+    """Return the rows of the algorithms and environments named (`names_of`), ordered as they are
+    named; None keeps all.
 
     Raises:
       JbrlError: a name does not occur in the table; the message lists those that do.
@@ -42,8 +42,8 @@ def restrict(
     for column, names in (("algorithm", algorithms), ("environment", environments)):
         if names is None:
             continue
-        wanted = list(dict.fromkeys(names))
         present = set(table[column].unique())
+        wanted = list(dict.fromkeys(names_of(names, present)))
         for name in wanted:
             if name not in present:
                 raise JbrlError(f"--{column}s: unknown {column} '{name}'{nearest(name, present)}")
@@ -53,6 +53,23 @@ def restrict(
             column, key=lambda names: names.map(places), kind="stable", ignore_index=True
         )
     return table
+
+
+def names_of(given: Iterable[str], known: Iterable[str]) -> tuple[str, ...]:
+    """Return names, one by one or separated by commas; a text that is one of `known` is one name.
+
+    Raises:
+      JbrlError: a name is empty.
+    """
+    texts, whole = list(given), set(known)
+    parts = [part for text in texts for part in ([text] if text in whole else text.split(","))]
+    names = [part if part in whole else part.strip() for part in parts]
+    if not all(names):
+        raise JbrlError(
+            f"option with names: {','.join(texts)!r}: expected names separated by commas, none of "
+            "them empty"
+        )
+    return tuple(dict.fromkeys(names))
 
 
 def sources_of(columns: Columns) -> dict[str, tuple[str, ...]]:
@@ -111,6 +128,9 @@ def from_arrays(
             )
         parts.append(array)
     assert width is not None
+    if environments and len(set(environments)) < len(environments):
+        twice = next(one for one in environments if environments.count(one) > 1)
+        raise JbrlError(f"{name}: environment '{shown(twice, str)}' is named twice: expected once")
     names = environments or [f"environment {j + 1}" for j in range(width)]
     runs = [len(array) for array in parts]
     table = pd.DataFrame(
@@ -166,10 +186,14 @@ def together(tables: Sequence[tuple[str, pd.DataFrame]]) -> pd.DataFrame:
 
 
 def standard(
-    table: pd.DataFrame, mapping: dict[str, tuple[str, ...]], name: str, missing: bool
+    table: pd.DataFrame,
+    mapping: dict[str, tuple[str, ...]],
+    name: str,
+    missing: bool,
+    extra: tuple[str, ...] = (),
 ) -> pd.DataFrame:
     """Return the score table that `table` holds: columns `SCORE_TABLE`, labels as text, scores as
-    float64.
+    float64, and the columns `extra` as text.
 
     Args:
       mapping: where each column is found (`sources_of`).
@@ -191,6 +215,7 @@ def standard(
     labels = {label: as_text(table, mapping[label], name) for label in LABELS}
     source = mapping["score"][0]
     scores = pd.DataFrame({**labels, "score": as_floats(table[source])}, columns=list(SCORE_TABLE))
+    scores[list(extra)] = table[list(extra)].astype(str).to_numpy()
     given, rows = table[source].to_numpy(), np.arange(1, len(table) + 1)
     bad = ~np.isfinite(scores["score"].to_numpy())
     if missing:
@@ -202,7 +227,7 @@ def standard(
             raise JbrlError(f"{name}: all {len(table)} scores are missing: expected at least one")
     if bad.any():
         place = int(np.argmax(bad))
-        who, where, _ = scores.iloc[place]
+        who, where = scores.loc[place, list(LABELS)]
         more = f" (and {bad.sum() - 1} more)" if bad.sum() > 1 else ""
         value = given[place]
         text = shown(value) if isinstance(value, str) else shown(value, str)

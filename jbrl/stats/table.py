@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 from scipy.special import stdtrit
 
-from jbrl.base.errors import JbrlError, expect, listed
+from jbrl.base.errors import JbrlError, expect, listed, shown
 from jbrl.base.schema import AGENT, MDP, RETURNS
 
 _LETTERS = (
@@ -154,10 +154,10 @@ def check_returns(returns: pd.DataFrame, columns: Iterable[str] = RETURNS) -> pd
     if bad.size:
         row = returns.iloc[bad[0]]
         where = ", ".join(f"{c} {row[c]}" for c in columns if c != "score")
+        given = shown(row["score"], repr if isinstance(row["score"], str) else str)
         more = f" (and {bad.size - 1} more)" if bad.size > 1 else ""
         raise JbrlError(
-            f"returns: row {bad[0] + 1} ({where}): score {row['score']!r}: expected a finite "
-            f"number{more}"
+            f"returns: row {bad[0] + 1} ({where}): score {given}: expected a finite number{more}"
         )
     return returns.assign(score=scores)
 

@@ -190,6 +190,14 @@ def test_agents_and_runs_are_folders_in_folders(tmp_path):
     assert [run.columns["total_regret"][0] for run in first] == [0.1, 0.2, 1.0]
 
 
+@pytest.mark.parametrize("other", ["run-1", "x/y/run-0"])
+def test_logs_that_would_not_be_read_are_refused(tmp_path, other):
+    for place in ("DQN", f"DQN/{other}"):
+        write_folder(whole("x", "catch", [[1.0] * 20]).runs, tmp_path / "all" / place)
+    with pytest.raises(JbrlError, match=rf"DQN/{other}: has logs, and so has .*DQN: expected"):
+        read_places([str(tmp_path / "all")])
+
+
 def test_a_name_given_twice_is_one_agent_run_twice(folder, tmp_path):
     other = tmp_path / "other"
     write_folder(golden("scores_b").runs, other)
@@ -229,6 +237,9 @@ def test_tables_that_cannot_be_used(tmp_path):
     with pytest.raises(JbrlError, match=r"mine: deep_sea/0: row 2: episode = 1 after 2"):
         first = table[table["bsuite_id"] == "deep_sea/0"].iloc[[1, 0]]
         logs_of_table(first, name="mine")
+    (tmp_path / "semi.csv").write_text("agent;run;bsuite_id\nA;0;catch/0\n")
+    with pytest.raises(JbrlError, match="its columns are separated by ';': expected commas"):
+        read_places([str(tmp_path / "semi.csv")])
     (tmp_path / "text.csv").write_text('a,"b\n1')
     with pytest.raises(JbrlError, match=r"text\.csv: "):
         read_places([str(tmp_path / "text.csv")])
@@ -344,11 +355,11 @@ def test_thousands_of_columns_are_not_all_named(tmp_path):
 
 
 def test_no_agent_is_exported_outside_of_its_folder(tmp_path):
-    names = ["..", ".", "...", ".hidden", "../x", "a", "/b"]
+    names = ["..", ".", "...", ".hidden", "../x", "a", "/b", "学习", "强化"]
     logs = Logs(tuple(made_up(name, "catch/0", 1.0, episodes=3) for name in names))
     paths = export(logs, tmp_path / "to")
     inner = [path.relative_to(tmp_path / "to").parts[0] for path in paths]
-    assert inner == ["__", "_", "___", "_hidden", "___x", "a", "_b"]
+    assert inner == ["__", "_", "___", "_hidden", "___x", "a", "_b", "学习", "强化"]
     assert sorted(path.name for path in tmp_path.iterdir()) == ["to"]
 
 

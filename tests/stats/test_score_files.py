@@ -221,6 +221,9 @@ def test_arrays_of_runs_by_environments(tmp_path):
     ("text", "message"),
     [
         ("[1]", "expected an object"),
+        ('{"A": [[1]], "B": [[2]], "A": [[3]]}', "'A' occurs twice: expected each name once"),
+        ('{"environments": ["x", "x"], "scores": {"A": [[1, 2]]}}', "'x' is named twice"),
+        ('{"environments": "xy", "scores": {"A": [[1, 2]]}}', "'xy': expected a list of names"),
         ("{}", "no arrays"),
         ('{"A": [1, 2]}', r"'A': an array of shape \(2,\): expected \[runs, environments\]"),
         ('{"A": [[1, 2]], "B": [[1]]}', r"'B': .*with 2 environments"),
@@ -265,6 +268,31 @@ def test_seeds_that_occur_twice_are_refused_where_each_is_one_trial(tmp_path):
         together([one, two])
     episodes = read("3.csv", "A,x,1,2\nA,x,1,3\n")  # several trials of one seed
     assert len(together([one, episodes])) == 4
+
+
+def test_seeds_that_occur_twice_are_refused_in_wide_tables(tmp_path):
+    head = "algorithm,seed,x,y\n"
+    copied = written(tmp_path, head + "A,1,.1,.2\nA,1,.1,.2\n", "copied.csv")
+    with pytest.raises(JbrlError, match=r"copied\.csv: rows 1 and 2 are the same, seed 1 included"):
+        read_score_table(copied, trials=True)
+    wide = written(tmp_path, head + "A,1,.1,\nA,2,,.2\n", "wide.csv")
+    both = [(name, read_score_table(wide, trials=True)) for name in ("1.csv", "2.csv")]
+    assert both[0][1]["seed"].tolist() == ["1", "2"]
+    with pytest.raises(JbrlError, match=r"algorithm A, environment x, seed 1 occurs twice"):
+        together(both)
+
+
+def test_trials_of_parquet_are_those_of_their_rows(tmp_path):
+    """Part of a table of pandas keeps the numbers of its rows."""
+    table = pd.DataFrame({"algorithm": "A", "environment": "x", "unit": range(6), "score": 1.0})
+    table.tail(3).to_parquet(tmp_path / "t.parquet")
+    read = read_score_table(tmp_path / "t.parquet", trials=True)
+    assert read["unit"].tolist() == ["3", "4", "5"]
+
+
+def test_endings_may_be_upper_case(tmp_path):
+    path = written(tmp_path, "algorithm\tenvironment\tscore\nA\tx\t1\n", "T.TSV")
+    assert read_score_table(path)["score"].tolist() == [1.0]
 
 
 def test_a_table_in_memory_obeys_the_same_rules():

@@ -90,7 +90,7 @@ def test_other_columns_can_group():
 def test_refuses_what_is_not_finite_and_names_the_row(bad):
     table = returns_of({("Random", "{}"): [1, 2], ("BEB", '{"beta": 2.5}'): [3, 4]})
     table.loc[3, "score"] = bad
-    message = r'row 4 .*algorithm BEB, parameters \{"beta": 2.5\}.*finite'
+    message = rf'row 4 .*algorithm BEB, parameters \{{"beta": 2.5\}}\): score {bad}: .*finite'
     with pytest.raises(JbrlError, match=message):
         summarise(table)
 

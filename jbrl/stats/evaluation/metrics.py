@@ -168,7 +168,8 @@ def _scaled(samples: Samples, environment: int) -> np.ndarray:
             f"environment '{samples.environments[environment]}': all scores are {low:g}: expected "
             "bounds, or an environment that differs"
         )
-    return (support - low) / (high - low)
+    half = 0.5 if high / 2 - low / 2 > np.finfo(float).max / 2 else 1.0  # the range is no float64
+    return (support * half - low * half) / (high * half - low * half)
 
 
 def _improvement(z: np.ndarray) -> np.ndarray:

@@ -23,7 +23,7 @@ Loss = Literal["in-sample", "kfold", "loo"]
 TILE = {"cpu": 1024}  # subsets in one batch: on a CPU what stays in its cache
 WIDE = 65536  # on other devices
 # a pivot below this share of its diagonal entry: the columns are taken for linearly dependent
-SINGULAR = 1e-10
+SINGULAR = 1e-13
 FLIPS = 200  # steps of the non-negative solver, far more than it takes
 Entry = Callable[[int, int], Array]
 Lower = dict[tuple[int, int], Array]

@@ -247,6 +247,8 @@ class Problem:
         counts = {"folds": folds.count, "repeats": folds.repeats} if loss == "kfold" else {}
         features, target = self.prepared.features, self.prepared.target
         ones = np.ones((len(target), int(settings.intercept)))
+        if settings.intercept:  # which makes up for them, and products of large numbers are rounded
+            features, target = features - np.nanmean(features, 0), target - target.mean()
         free, forced = features[:, self.free], features[:, self.forced]
         # columns of constrained sign cannot be swept out
         shown = forced if settings.non_negative else forced[:, :0]

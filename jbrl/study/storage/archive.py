@@ -72,9 +72,21 @@ class Archive:
         return self
 
     def numbered(self) -> pd.DataFrame:
-        """As `Outcomes.numbered`."""
-        units = self.units().reset_index(names="row")[["row", *UNIT]]
-        return self.returns().merge(units, on=list(UNIT))[["row", "score"]]
+        """As `Outcomes.numbered`.
+
+        Raises:
+          StoreError: units have other numbers of scores than they say.
+        """
+        units = self.units().reset_index(names="row")
+        found = self.returns().merge(units[["row", *UNIT]], on=list(UNIT))[["row", "score"]]
+        counts = np.bincount(found["row"], minlength=len(units))
+        for row in np.flatnonzero(counts != units["n"])[:1]:
+            unit = ", ".join(str(units.loc[row, name]) for name in UNIT)
+            raise StoreError(
+                f"{self.folder}: {counts[row]} scores of unit {unit}: expected {units['n'][row]}, "
+                "as units.parquet says; make the archive again"
+            )
+        return found
 
     def units(self) -> pd.DataFrame:
         """As `Store.units`."""

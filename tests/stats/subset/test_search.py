@@ -86,6 +86,23 @@ def agrees(prepared: Prepared, chosen: Search, folds: tuple = LOOPED) -> None:
     assert all(np.isfinite(fit.loss) for fit in outcome.next)
 
 
+@pytest.mark.parametrize("offset", [1e5, 1e6])
+def test_what_all_scores_have_in_common_makes_no_columns_dependent(offset):
+    scores = matrix(3) + offset
+    names = {f"a{i:02d}": value for i, value in enumerate(scores.mean(1))}
+    prepared = prepare(table_of(scores), Preparation(target=names))
+    for intercept in (False, True):
+        chosen = Search(2, "in-sample", intercept=intercept)
+        outcome = search(prepared, chosen)
+        arguments = (prepared.features, prepared.target, prepared.environments)
+        losses = {
+            pair: fit_subset(*arguments, pair, Folds(K), intercept=intercept).mse
+            for pair in itertools.combinations(range(scores.shape[1]), 2)
+        }
+        assert outcome.counts["singular"] == 0
+        assert outcome.best.columns == min(losses, key=losses.get)
+
+
 # A row that alone determines a coefficient has no closed form in leave-one-out: seldom, and then
 # the subset is singular in both.
 @pytest.mark.parametrize(

@@ -381,6 +381,14 @@ def test_what_an_archive_has_not_is_said(made, tmp_path):
             call()
 
 
+@pytest.mark.parametrize("kept", [slice(1, None), [0, *range(8)]])
+def test_an_archive_has_as_many_scores_as_its_units_say(made, kept):
+    path = made[1] / "returns.parquet"
+    pd.read_parquet(path).iloc[kept].to_parquet(path)
+    with pytest.raises(JbrlError, match=r"scores of unit .*: expected .*, as units.parquet says"):
+        jbrl.Results(made[1]).scores  # noqa: B018
+
+
 @pytest.mark.parametrize("name", ["study.json", "units.parquet", "returns.parquet"])
 def test_damage_is_said(made, name):
     folder = made[1]
