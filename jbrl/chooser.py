@@ -114,6 +114,8 @@ class Chooser:
     def _refer(self) -> None:
         """Play the ends of the range, as far as that takes little of the time."""
         for name in ("Random", "Optimal"):
+            if name in self.references:
+                continue
             made = candidate(AGENTS[name].agent(), self.protocol)
             one = Racer(made, self.protocol, Kept(None), self.clock)
             if self._expected(one) > REFERENCE_SHARE * (self._end - self.clock.spent):
@@ -128,7 +130,7 @@ class Chooser:
     def run(self) -> str:
         """Let candidates enter and play by turns until nothing can change, nothing is left to win,
         or the budget is spent; return which: "epsilon", "certified", "budget", or "none" where
-        nobody takes part.
+        nobody takes part. May be called again, where one has left since.
         """
         while not self.played and self._enter_next():  # an answer first
             pass
@@ -304,11 +306,10 @@ class Chooser:
         racer.measure_again(self.limits[1], self.clock.spent + self.clock.budget / 20)
         racer.reason = self._over(racer)
         if racer.reason:
-            race: Any = self.race
-            racer.status = "over a limit"
-            race.remove(racer.name)
+            racer.status, self.race = "over a limit", None
             self.played.pop(racer.name)
-            self.race = race if race.running else None
+            if self.played:  # anew: others may have left for it
+                self.begin()
         return not racer.reason
 
     def _is_vain(self) -> bool:

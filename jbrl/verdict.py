@@ -56,6 +56,7 @@ class Verdict:
                 if self.race.confirm(racer):
                     self._conclude(racer)
                     break
+                self.stopped = self.race.run()
         except KeyboardInterrupt:
             self.stopped = "interrupted"
         return self.answer()

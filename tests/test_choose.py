@@ -450,6 +450,31 @@ def test_an_answer_comes_first_and_is_timed_again(budget, again, recommended, or
     assert ("1 of 2 candidates were not tried" in choice.sentence) == (budget < 100)
 
 
+def test_who_has_left_for_one_that_breaks_a_limit_later_comes_back(monkeypatch):
+    class Timed(Simulated):
+        def play(self, start: int, stop: int, until: float = np.inf) -> np.ndarray:
+            super().play(start, stop, until)
+            return self.mean + np.random.default_rng(start).normal(size=stop - start).clip(-1, 1)
+
+        def measure_again(self, online: float, until: float) -> None:
+            seconds = 3e-3 if self.name == "first" else 1e-4
+            self.times = Times(0.1, seconds, seconds, 5e-5, 1.0)
+
+    monkeypatch.setattr(import_module("jbrl.chooser"), "Racer", Timed)
+    monkeypatch.setattr(import_module("jbrl.chooser"), "present_busy_text", lambda: "")
+    chosen, clock = problem("GC"), SimulatedClock(100)
+    protocol, racers = Protocol(chosen, chosen, 256, 0, chosen.lifetime, 0.95), []
+    clock.slow = 1  # type: ignore[attr-defined]
+    for name, mean in {"first": 90.0, "second": 80.0, "third": 10.0}.items():
+        one = Candidate(name, AGENTS["BEB"].agent(), 3.0, 1.0, 1e-5, 8, blind=False)
+        racers.append(Timed(one, protocol, Kept(None), clock))
+        racers[-1].off, racers[-1].mean = 1.0, mean
+    rules = {"limits": (60.0, 1e-3), "epsilon": 1e-3, "confidence": 0.95}
+    choice = Verdict(Chooser(protocol, racers, clock=clock, **rules)).reach()  # type: ignore[arg-type]
+    assert (choice.winner, choice.recommended, choice.stopped) == ("second", "second", "epsilon")
+    assert [one.status for one in choice.standings] == ["over a limit", "leader", "worse"]
+
+
 def test_who_may_win_enters_before_further_settings_of_who_has_lost(monkeypatch):
     """And before rounds that take long."""
 

@@ -130,10 +130,6 @@ class Race:
             self._scores[name] = parts = [np.concatenate(parts)]
         return parts[0] if parts else np.zeros(0)
 
-    def remove(self, name: str) -> None:
-        """Forget the scores of a candidate."""
-        self._scores.pop(name)
-
     @property
     def running(self) -> list[str]:
         """Candidates that have scores and have not left."""
