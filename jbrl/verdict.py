@@ -45,6 +45,7 @@ class Verdict:
         self.bracket: tuple[float, float] | None = None
         self.looser: list[Looser] = []
         self.policy: Policy | None = None
+        self._recommended: Racer | None = None  # whose policy, score and trainings these are
         self._bracketed = False
 
     def reach(self) -> Choice:
@@ -63,8 +64,14 @@ class Verdict:
 
     def _conclude(self, racer: Racer) -> None:
         """Score the recommended candidate afresh, and find what it rests on."""
-        self.policy = racer.policy()
+        self._recommended, self.policy = racer, racer.policy()
+        before = self.race.race
         fresh = self._score(racer)
+        race: Any = self.race.race
+        if race is not before:  # in the wider range less is shown
+            race.drop()
+            if self.stopped == "epsilon" and race.open():
+                self.stopped = "budget"
         if fresh is not None:
             self._train_again(racer, fresh)
         self._loosen(racer)
@@ -214,7 +221,8 @@ class Verdict:
         late.sort(key=lambda racer: racer.times is None)
         recommended = late[0].name if late else None
         if race is not None:
-            winner, recommended = race.leader, self._cheapest()
+            winner = race.leader
+            recommended = self._recommended.name if self._recommended else self._cheapest()
         if policy is None and recommended and course.by_name[recommended].is_trained:
             policy = course.by_name[recommended].policy()
         outcome = "answered" if recommended else "none"

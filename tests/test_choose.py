@@ -25,7 +25,7 @@ from jbrl.play.protocol import Protocol
 from jbrl.play.stepping import Latency
 from jbrl.problems.lookup import problem
 from jbrl.problems.problem import DirichletProblem
-from jbrl.racer import Clock, Kept, OutOfTimeError, OverLimitError, Racer, Times
+from jbrl.racer import FRESH, Clock, Kept, OutOfTimeError, OverLimitError, Racer, Times
 from jbrl.stats.race import Race
 from jbrl.study.portfolio import Candidate, candidate, portfolio
 from jbrl.verdict import Verdict
@@ -473,6 +473,36 @@ def test_who_has_left_for_one_that_breaks_a_limit_later_comes_back(monkeypatch):
     choice = Verdict(Chooser(protocol, racers, clock=clock, **rules)).reach()  # type: ignore[arg-type]
     assert (choice.winner, choice.recommended, choice.stopped) == ("second", "second", "epsilon")
     assert [one.status for one in choice.standings] == ["over a limit", "leader", "worse"]
+
+
+def test_the_score_is_that_of_the_recommended_where_fresh_scores_leave_the_range(monkeypatch):
+    """Only in the range that was assumed is the cheap one shown to be as good within epsilon."""
+
+    class Timed(Simulated):
+        def learn(self, offline: float, online: float, until: float) -> None:
+            seconds = 3e-4 if self.name == "slow" else 3e-5
+            self.times = Times(0.1, seconds, seconds, 5e-6, 1.0)
+
+        def play(self, start: int, stop: int, until: float = np.inf) -> np.ndarray:
+            self.each = 1e-2
+            mean = {"slow": 0.1, "cheap": 0.0}.get(self.name, -50.0)
+            scores = np.random.default_rng(start).normal(size=stop - start) + mean
+            return scores + 1e5 * (start >= FRESH)
+
+        def policy(self) -> Any:
+            return self.name
+
+    monkeypatch.setattr(import_module("jbrl.chooser"), "Racer", Timed)
+    chosen, clock = problem("Catch"), SimulatedClock(100)
+    protocol, racers = Protocol(chosen, chosen, 256, 0, chosen.lifetime, 0.95), []
+    clock.slow = 1  # type: ignore[attr-defined]
+    for name in ("slow", "cheap"):
+        one = Candidate(name, AGENTS["Q-learning"].agent(), 3.0, 1.0, 1e-5, 8, blind=True)
+        racers.append(Timed(one, protocol, Kept(None), clock))
+    rules = {"limits": (60.0, 1e-3), "epsilon": 0.1, "confidence": 0.95}
+    choice = Verdict(Chooser(protocol, racers, clock=clock, **rules)).reach()  # type: ignore[arg-type]
+    assert choice.policy == choice.recommended == "cheap"
+    assert choice.tied == ("slow", "cheap") and choice.stopped == "budget"
 
 
 def test_who_may_win_enters_before_further_settings_of_who_has_lost(monkeypatch):
