@@ -18,6 +18,7 @@ from types import FrameType
 
 PATIENCE = 1.0  # seconds after Ctrl-C that the main thread has before the process is ended
 AGAIN = 0.1  # seconds until the next attempt, where something would be lost
+LOST = b"\xff"  # in the place of a signal: KeyboardInterrupt was raised where Python ignores it
 SHOW_CURSOR = b"\x1b[?25h\n"  # which a live display has hidden
 
 # numbers of the signals received, while they are listened to, and when
@@ -102,9 +103,11 @@ def interruptible(code: int, tell: Callable[[str], None]) -> Iterator[None]:
     watcher.start()
     signal.signal(signal.SIGINT, watcher.obey)
     before = signal.set_wakeup_fd(watcher.entrance.fileno(), warn_on_full_buffer=False)
+    sys.unraisablehook = watcher.ignored
     try:
         yield
     finally:
+        sys.unraisablehook = watcher.others
         signal.set_wakeup_fd(before)
         signal.signal(signal.SIGINT, signal.default_int_handler)
         watcher.stop()
@@ -123,6 +126,7 @@ class _Watcher(threading.Thread):
         # held while the process is ended, so that the main thread stays where it is
         self._lock = threading.Lock()
         self._obeyed = threading.Event()
+        self.others = sys.unraisablehook
 
     def obey(self, number: int, frame: FrameType | None) -> None:
         """Handle Ctrl-C in the main thread."""
@@ -131,15 +135,30 @@ class _Watcher(threading.Thread):
             self._obeyed.set()
         raise KeyboardInterrupt
 
+    def ignored(self, error: "sys.UnraisableHookArgs") -> None:
+        """Learn of an exception that Python ignores: in a callback of the collector of garbage, or
+        in a destructor. Nothing can be raised from here.
+        """
+        if error.exc_type is KeyboardInterrupt:
+            self.entrance.send(LOST)
+        else:
+            self.others(error)
+
     def run(self) -> None:
-        heard = False
+        heard = again = False
         while (received := self._exit.recv(1)) != b"\0":
-            if received[0] == signal.SIGINT and heard:
+            if received == LOST:
+                again = True
+                time.sleep(AGAIN)  # until the main thread is elsewhere
+                self._obeyed.clear()
+                signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+            elif received[0] == signal.SIGINT and heard and not again:
                 self._leave()
             elif received[0] == signal.SIGINT:
-                heard = True
                 threading.Thread(target=self._end, daemon=True).start()
-                self._tell("stopping; Ctrl-C again ends at once")
+                if not heard:
+                    self._tell("stopping; Ctrl-C again ends at once")
+                heard, again = True, False
         self._exit.close()
 
     def stop(self) -> None:
@@ -174,6 +193,7 @@ def _forked() -> None:
     if isinstance(getattr(signal.getsignal(signal.SIGINT), "__self__", None), _Watcher):
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGINT, signal.default_int_handler)
+        sys.unraisablehook = sys.__unraisablehook__
 
 
 if hasattr(os, "register_at_fork"):

@@ -2,6 +2,7 @@
 seconds, and nothing is lost. SIGTERM: the chunk at work is finished and kept.
 """
 
+import gc
 import os
 import signal
 import subprocess
@@ -195,6 +196,22 @@ def test_handlers_are_restored():
     assert said == ["stopping; Ctrl-C again ends at once"]
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
     assert signal.set_wakeup_fd(descriptor) == descriptor
+
+
+def test_an_interrupt_comes_again_where_python_ignores_it():
+    """JAX has a callback that is called whenever garbage is collected."""
+    said: list[str] = []
+
+    def callback(phase: str, info: Any) -> None:
+        gc.callbacks.remove(callback)
+        os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(1.0)
+
+    gc.callbacks.append(callback)
+    with pytest.raises(KeyboardInterrupt), interruptible(130, said.append):
+        gc.collect()
+        time.sleep(5.0)
+    assert said == ["stopping; Ctrl-C again ends at once"]
 
 
 def test_an_ignored_signal_stays_ignored():
