@@ -23,6 +23,7 @@ from jbrl.chooser import Chooser, Progress, Watch
 from jbrl.play import batching
 from jbrl.play.play import lifetime_of, resolve_agent, resolve_problem
 from jbrl.play.protocol import Protocol
+from jbrl.problems.hosted import HostProblem
 from jbrl.racer import DECISIONS, Clock, Kept, Racer
 from jbrl.rollout.contract import Agent
 from jbrl.study.file import load_study
@@ -95,7 +96,7 @@ def choose(
     protocol = Protocol(chosen, chosen, PLANNED, seed, lifetime, discount)
     field = _field(candidates, protocol, *limits)
     folder = None if out is None else as_path("out", out)
-    kept = Kept(folder)
+    kept = Kept(folder, chosen.content if folder and isinstance(chosen, HostProblem) else "")
     if folder is not None:  # what writes the page is imported while programs are compiled
         Thread(target=import_module, args=("jbrl.report.html",), daemon=True).start()
     verdict = Verdict(

@@ -89,12 +89,15 @@ class Clock:
 class Kept:
     """Blocks, times and findings of candidates in a folder, or nowhere.
 
+    Args:
+      content: name of a folder in it, for problems that share a digest.
+
     Raises:
       JbrlError: the folder cannot be made.
     """
 
-    def __init__(self, folder: Path | None) -> None:
-        self._folder = None if folder is None else folder / "blocks"
+    def __init__(self, folder: Path | None, content: str = "") -> None:
+        self._folder = None if folder is None else folder / "blocks" / content
         if self._folder is not None:
             with naming(str(folder), "used as a folder"):
                 (self._folder / "knowledge").mkdir(parents=True, exist_ok=True)

@@ -7,6 +7,8 @@ the package `gymnasium`: whatever has its spaces and methods will do.
 
 import dataclasses
 import hashlib
+import json
+import secrets
 from typing import Any
 
 import jax.numpy as jnp
@@ -14,6 +16,7 @@ import numpy as np
 from jax import Array
 
 from jbrl.base.errors import JbrlError, shown
+from jbrl.base.plugins import source_digest
 from jbrl.base.pytree import record, static
 from jbrl.environments.environment import Environment
 from jbrl.environments.spec import Box, Discrete, Episodes, Lifetime, Observation, Spec
@@ -22,6 +25,8 @@ from jbrl.problems.problem import Problem
 from jbrl.problems.recorder import EpisodeMean
 
 TYPICAL_STEPS = 100  # of an episode, for estimates of time
+# of Gymnasium; what is wrapped is looked at by itself
+_RESET = {"env", "_np_random", "_np_random_seed", "_elapsed_steps", "_has_reset", "_cached_spec"}
 _NONE = Spec(Discrete(1), Discrete(1))
 
 
@@ -60,6 +65,20 @@ class HostProblem(Problem):
         content = f"{self.short_name} {self.spec!r}"
         object.__setattr__(self, "digest", hashlib.sha256(content.encode()).hexdigest())
 
+    @property
+    def content(self) -> str:
+        """Digest of the sources of the environment and its wrappers, and of the values that they
+        hold, in hexadecimal. Another one at each call where these cannot be read: functions,
+        objects, a class of a notebook.
+        """
+        layers, layer = list[Any](), self.env
+        while layer is not None:
+            kind = type(layer)
+            known = source_digest(kind) or secrets.token_hex()
+            layers.append((f"{kind.__module__}:{kind.__qualname__}", known, _held(layer)))
+            layer = getattr(layer, "env", None)
+        return hashlib.sha256(repr(layers).encode()).hexdigest()[:32]
+
     def expected_steps(self, lifetime: Lifetime) -> float:
         if not isinstance(lifetime, Episodes):
             return lifetime.steps
@@ -68,6 +87,26 @@ class HostProblem(Problem):
     def prior(self, lifetime: Lifetime, discount: float) -> HostPrior:
         """As `Problem.prior`. `discount` is not used: scores are undiscounted."""
         return HostPrior(jnp.float32(1), self.spec, lifetime)
+
+
+def _held(layer: Any) -> str:
+    """Return the values that a wrapper or an environment holds, apart from what each reset sets."""
+    try:
+        held = {k: v for k, v in vars(layer).items() if k not in _RESET}
+        return json.dumps(held, default=_plain)
+    except (TypeError, ValueError):  # no attributes, keys that are no texts, a circle
+        return secrets.token_hex()
+
+
+def _plain(value: Any) -> Any:
+    """Return a value as plain data."""
+    if isinstance(value, np.ndarray | np.generic):
+        return [str(value.dtype), value.tolist()]
+    if isinstance(value, bytes | type) or hasattr(value, "contains"):  # a space
+        return repr(value)
+    if hasattr(value, "entry_point"):  # how it was made
+        return value.kwargs
+    return secrets.token_hex()
 
 
 def is_host_environment(given: Any) -> bool:

@@ -9,6 +9,7 @@ import jbrl
 from jbrl.agents.linear.action_values import QLearning
 from jbrl.base.errors import JbrlError
 from jbrl.play.play import LOOK, play_episodes
+from jbrl.problems.hosted import host_problem
 
 gymnasium = pytest.importorskip("gymnasium")
 
@@ -101,6 +102,34 @@ class Hill(gymnasium.Env):
         self.place = np.clip(self.place + np.float32(0.2 * action - 0.1), 0, 1)
         self.steps += 1
         return self.place, float(self.place[0]), False, self.steps == 8, {}
+
+
+def test_environments_are_told_apart_by_their_arguments_and_wrappers():
+    def content(env):
+        return host_problem(env).content
+
+    make, wrappers = gymnasium.make, gymnasium.wrappers
+    assert content(Hill()) == content(Hill()) != content(Corridor())
+    lakes = [make("FrozenLake-v1", is_slippery=slippery) for slippery in (True, False, True)]
+    lakes += [wrappers.TimeLimit(lakes[0], n) for n in (5, 6)]
+    lakes += [wrappers.TransformReward(lakes[0], lambda r, n=n: n * r) for n in (1, 2)]
+    found = list(map(content, lakes))
+    assert found[0] == found[2] and len(set(found)) == 6
+    assert content(lakes[5]) != found[5]  # what a function does is not known
+    other = Hill()
+    other.slope = 2.0
+    assert content(other) != content(Hill())
+
+
+def test_a_choice_keeps_the_blocks_of_each_environment_apart(tmp_path):
+    for end in (0.0, -1.0):
+        with pytest.raises(JbrlError, match="by name"):
+            jbrl.choose(Hill(end), candidates=["Sarsa-lambda"], out=tmp_path, progress=refuse)
+    assert len(list(tmp_path.glob("blocks/*"))) == 2
+
+
+def refuse(*_):
+    raise JbrlError("by name")
 
 
 def test_linear_agents_know_the_ends_of_observations(tmp_path):
