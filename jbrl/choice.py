@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from jbrl.base import notebook
-from jbrl.report.text import decimals_for, score_text
+from jbrl.report.text import decimals_for, number_text, score_text
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -161,6 +161,8 @@ ORDER = {"leader": 0, "tied": 1, "running": 1, "not better": 2, "worse": 2} | {
     "failed": 4,
 }
 
+SMALL = 1e-3  # means below it, all of them, stand with significant digits
+
 
 def standing_rows(standings: Iterable[Standing]) -> list[list[str]]:
     """Return standings as texts, the best first, under a line of headings; means with their
@@ -171,6 +173,7 @@ def standing_rows(standings: Iterable[Standing]) -> list[list[str]]:
         key=lambda one: (ORDER[one.status], -(one.mean or 0.0)),
     )
     decimals = decimals_for(one.standard_error or 0.0 for one in known)
+    small = 0 < max((abs(one.mean or 0.0) for one in known), default=0.0) < SMALL
     rows = [["candidate", "mean", "environments", "per decision", "offline", "status"]]
     for one in known:
         status = (
@@ -180,7 +183,10 @@ def standing_rows(standings: Iterable[Standing]) -> list[list[str]]:
         )
         mean = ""
         if one.mean is not None:
-            mean = score_text(one.mean, one.standard_error or 0.0, decimals)
+            error = one.standard_error or 0.0
+            mean = score_text(one.mean, error, decimals)
+            if small:
+                mean = f"{number_text(one.mean, '.4g')} ± {error:.2g}"
         times = (_time(one.latency_seconds), _time(one.offline_seconds))
         rows.append([one.name, mean, f"{one.n:,}", *times, status])
     return rows

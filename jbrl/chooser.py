@@ -80,6 +80,7 @@ class Chooser:
         self._entering = self._racing = 0.0  # seconds
         self.references: dict[str, Floats] = {}
         self.race: Race | None = None
+        self.assumed = False  # whether the range of scores is
         self.needed = 0.0  # seconds of the budget that would have served to try a candidate
         self.certified: Callable[[], bool] = lambda: False  # whether nothing is left to win
 
@@ -146,10 +147,10 @@ class Chooser:
                 break
             if self.race is not None and (self._is_vain() or self.certified()):
                 return "certified"
-        if self.race is None:
-            late = any(racer.status == "out of time" for racer in self.racers)
-            return "budget" if self.needed or late else "none"
-        return "budget" if self.race.open() or self.needed else "epsilon"
+        late = any(racer.status == "out of time" for racer in self.racers)
+        if self.needed or late or (self.race and self.race.open()):
+            return "budget"
+        return "epsilon" if self.race else "none"
 
     def _entrant(self) -> tuple[Racer, float] | None:
         """Return the next candidate that is expected to be ready in time, and the seconds that this
@@ -314,7 +315,8 @@ class Chooser:
 
     def _is_vain(self) -> bool:
         """Return whether all agents are worth the same: there is one action, or one return."""
-        return self.protocol.test.spec.actions.n == 1 or self.range[0] == self.range[1]
+        level = self.range[0] == self.range[1] and not self.assumed
+        return self.protocol.test.spec.actions.n == 1 or level
 
     # ---- the race ----
 
@@ -324,9 +326,9 @@ class Chooser:
         means = {name: float(np.nanmean(v)) for name, v in self.references.items()}
         means |= {name: float(np.nanmean(np.concatenate(v))) for name, v in self.played.items()}
         worst, best = means.get("Random", min(means.values())), max(means.values())
-        self.epsilon = max(self.part * (best - worst), 1e-12)
-        names = [racer.name for racer in self.racers]
         span = self.range[1] - self.range[0]
+        self.epsilon = max(self.part * (best - worst), 1e-12 * span)
+        names = [racer.name for racer in self.racers]
         self.race = Race(names, span=span, epsilon=self.epsilon, confidence=self.confidence)
         for name, parts in self.played.items():
             self.race.add(name, self.clipped(np.concatenate(parts)))
@@ -343,7 +345,7 @@ class Chooser:
         played = (v for parts in self.played.values() for v in parts)
         seen = [*self.references.values(), *self._fresh, *played]
         low, high = float(np.nanmin(all := np.concatenate(seen))), float(np.nanmax(all))
-        margin = (ASSUMED - 1) / 2 * max(high - low, 1e-9)
+        margin = (ASSUMED - 1) / 2 * (high - low)  # 0: whatever differs begins the race anew
         return (low - margin, high + margin), True
 
     def clipped(self, scores: Floats) -> Floats:

@@ -404,7 +404,15 @@ def test_an_assumed_range_follows_fresh_scores():
     course = Chooser(protocol, [Simulated(one, protocol, Kept(None), clock)], clock=clock, **rules)  # type: ignore[arg-type]
     course.played["alone"] = [np.zeros(8)]
     course.begin()
+    assert not course._is_vain()
     assert course.admit(np.array([0.0, 1.0])).tolist() == [0.0, 1.0]
+    spans = []
+    for scale in (1.0, 1e-15):  # rewards have any unit
+        course.played["alone"], course._fresh = [np.full(8, scale)], []
+        course.references = {"Random": np.zeros(8)}
+        course.begin()
+        spans.append((course.epsilon / scale, (course.range[1] - course.range[0]) / scale))
+    assert spans == [pytest.approx((0.1, 4.0))] * 2
 
 
 @pytest.mark.parametrize(
@@ -566,6 +574,21 @@ def test_who_would_not_be_ready_in_time_is_left_out():
     assert "which the budget did not allow" in racers[1].reason and course.needed > 500
 
 
+def test_the_budget_ends_a_race_that_a_candidate_was_too_late_for():
+    chosen, clock, racers = problem("GC"), SimulatedClock(10), []
+    protocol = Protocol(chosen, chosen, 256, 0, chosen.lifetime, 0.95)
+    for name in ("BEB", "PSRL"):
+        one = Candidate(name, AGENTS[name].agent(), 1.0, 0.0, 1e-5, 8, blind=False)
+        racers.append(Racer(one, protocol, Kept(None), clock))
+    rules = {"limits": (60.0, 1e-3), "epsilon": 0.1, "confidence": 0.95}
+    course = Chooser(protocol, racers, clock=clock, **rules)  # type: ignore[arg-type]
+    clock.reading, course.played["BEB"], racers[0].status = 9.9, [np.zeros(8)], "running"
+    racers[1].status = "out of time"
+    assert course.run() == "budget"
+    racers[1].status = "over a limit"
+    assert course.run() == "epsilon"
+
+
 def test_means_stand_with_the_digits_of_their_errors():
     figures = {"algorithm": "", "status": "tied", "n": 8}
     standings = [
@@ -573,6 +596,8 @@ def test_means_stand_with_the_digits_of_their_errors():
         for name, mean, error in (("a", 494.11, 132.1), ("b", 289.2, 141.0))
     ]
     assert [row[1] for row in standing_rows(standings)[1:]] == ["494 ± 132", "289 ± 141"]
+    small = dataclasses.replace(standings[0], mean=-1.0998e-14, standard_error=2.1e-16)
+    assert standing_rows([small])[1][1] == "−1.1e-14 ± 2.1e-16"
 
 
 def test_a_training_that_would_not_end_in_time_is_not_begun():
