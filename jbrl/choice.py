@@ -98,6 +98,8 @@ class Choice:
     @property
     def sentence(self) -> str:
         """The answer in a few sentences."""
+        if self.recommended is None and self.stopped == "interrupted":
+            return f"The race was interrupted before any candidate was ready on {self.problem}."
         if self.recommended is None and self.needed:
             return (
                 f"No candidate could be tried on {self.problem} within {_time(self.budget)}: the "

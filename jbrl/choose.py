@@ -172,16 +172,14 @@ def _field(given: Any, protocol: Protocol, offline: float, online: float) -> lis
         list(given.items()) if isinstance(given, Mapping) else [("", one) for one in given]
     )
     found = []
-    for name, one in named:
+    for name, agent in [(name, resolve_agent(one)[0]) for name, one in named]:
         if not isinstance(name, str):
             raise JbrlError(f"candidates: name {shown(name)}: expected a text")
-        agent, _ = resolve_agent(one)
         name = name or setting_name(agent)
         protocol.check_agent(agent, name)
-        if is_oracle(agent):
-            raise JbrlError(
-                f"candidates: {name} is shown the environment: expected agents that are not"
-            )
+        if is_reference(agent):
+            why = "is shown the environment" if is_oracle(agent) else "is a reference"
+            raise JbrlError(f"candidates: {name} {why}: expected agents that are not")
         try:
             found.append(candidate(agent, protocol, name))
         except JbrlError as error:

@@ -109,6 +109,12 @@ def test_an_interruption_leaves_the_policy_of_the_answer_so_far(tmp_path):
     assert jbrl.load_policy(tmp_path / "policy").name == "Sarsa"  # as before
 
 
+def test_an_interruption_before_any_candidate_is_ready_is_said(tmp_path):
+    found = interrupted(tmp_path, "getting ready", candidates=["Sarsa"])
+    said = "The race was interrupted before any candidate was ready on GC(n_states=3)."
+    assert found.sentence == said and found.recommended is None
+
+
 def test_an_interruption_ends_in_the_answer_so_far(choice, folder):
     found = interrupted(folder, "environments", candidates=["Sarsa", "Q-learning"])
     assert (found.outcome, found.stopped) == ("interrupted", "interrupted")
@@ -148,6 +154,10 @@ def test_nobody_keeps_a_limit_that_is_too_short():
         ({"candidates": []}, "none is given"),
         ({"candidates": ["BEB", "BEB"]}, "two are called BEB"),
         ({"candidates": ["Optimal"]}, "Optimal is shown the environment"),
+        (
+            {"candidates": {"chance": jbrl.agents.Random()}},
+            "chance is a reference: expected agents",
+        ),
         ({"candidates": 3}, "candidates = 3: expected agents, or the path of a study"),
         ({"candidates": "Random, BEBE"}, "unknown algorithm 'BEBE'"),
         ({"candidates": "no.toml"}, "no.toml: cannot be read as a study"),
