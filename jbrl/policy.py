@@ -370,6 +370,7 @@ class Life(Stepping):
         Raises:
           JbrlError: the file cannot be written.
         """
+        target = as_path("path", path)
         header = {
             "kind": "life",
             "format": FORMAT,
@@ -377,9 +378,9 @@ class Life(Stepping):
             "decisions": self.decisions,
             **self._place,
         }
-        with naming(path, "written"):
-            write_whole(Path(path), files.pack(header, self.arrays(), compress=False))
-        return Path(path)
+        with naming(target, "written"):
+            write_whole(target, files.pack(header, self.arrays(), compress=False))
+        return target
 
 
 def policy(
@@ -520,6 +521,7 @@ def load_policy(folder: str | Path, *, compile_cache: str | Path | None = None) 
     try:
         found = _rebuilt(place, about, arrays)
         digest, wanted = found.digest, str(about["policy"])
+        found._card()  # figures that are none are found here
         compare_versions(place, about["versions"])
     except JbrlError:
         raise

@@ -5,6 +5,7 @@ because a file names it.
 """
 
 import hashlib
+import re
 import secrets
 import shutil
 import sys
@@ -100,7 +101,7 @@ def read_problem(place: Path, about: dict[str, Any], arrays: dict[str, np.ndarra
         mdps = distribution(*(arrays[f"prior/{field}"] for field in MDPS))
         problem: Problem = DirichletProblem(name, name, mdps)
     else:
-        _refuse_unimported(place, "problem", name)
+        refuse_unimported(place, "problem", name)
         problem = find_problem(name, Path.cwd())
     if problem.digest != named["digest"]:
         raise JbrlError(
@@ -117,7 +118,7 @@ def read_agent(place: Path, named: dict[str, Any]) -> Agent:
       JbrlError: it is not there, or behaves otherwise here.
     """
     name = named["name"]
-    _refuse_unimported(place, "agent", name)
+    refuse_unimported(place, "agent", name)
     if named["source"] and ":" not in name and name not in AGENTS:
         raise JbrlError(
             f"{place}: agent '{name}' is of the user's own: expected the module that registers it "
@@ -134,14 +135,15 @@ def read_agent(place: Path, named: dict[str, Any]) -> Agent:
     return agent
 
 
-def _refuse_unimported(place: Path, kind: str, name: str) -> None:
+def refuse_unimported(place: Path, kind: str, name: str) -> None:
     """Refuse a class outside jbrl whose module would have to be imported."""
-    module = name.partition(":")[0]
-    if ":" in name and module not in sys.modules:
-        raise JbrlError(
-            f"{place}: {kind} '{name}' is of the user's own: expected `import {module}` before the "
-            "policy is loaded"
-        )
+    for part in re.split(r"[()]", name):  # a problem may be made out of another one
+        module, colon, _ = part.partition(":")
+        if colon and module not in sys.modules:
+            raise JbrlError(
+                f"{place}: {kind} '{name}' is of the user's own: expected `import {module}` before "
+                "the policy is loaded"
+            )
 
 
 def read_knowledge(place: Path, leaves: list[np.ndarray], shapes: Any) -> Any:

@@ -22,7 +22,7 @@ import numpy as np
 from jax import Array, lax
 
 from jbrl.base import notebook
-from jbrl.base.errors import JbrlError, bytes_text, check_count, shown
+from jbrl.base.errors import MAX_COUNT, JbrlError, bytes_text, check_count, shown
 from jbrl.base.pytree import record, static
 from jbrl.environments.spec import Box, OneHot, Spec
 from jbrl.mdp.sampling import stream
@@ -43,6 +43,7 @@ TOGETHER = 512
 # bits of the word that says how an episode ended
 _TERMINATED, _TRUNCATED, _BOTH = 1, 2, 3
 _WORDS_BYTES = 64  # of what a lifetime is given and returns, for a step
+_TEXTS = str, bytes, bytearray  # which Python takes for numbers, too
 _GREATEST = float(np.finfo(np.float32).max)  # of rewards
 
 
@@ -317,10 +318,10 @@ class Stepping:
     def __init__(
         self, player: Player, key: Array, index: int = 0, lifetimes: int | None = None
     ) -> None:
-        check_count("index", index, low=0)
         if lifetimes is not None:
             check_count("lifetimes", lifetimes)
             _check_memory(player, lifetimes)
+        check_count("index", index, MAX_COUNT + 1 - (lifetimes or 1), low=0)
         self.player, self.lifetimes, self.decisions = player, lifetimes, 0
         self._seen, self._n_actions = player.spec.observation, player.spec.actions.n
         self._shape = () if lifetimes is None else (lifetimes,)
@@ -442,8 +443,7 @@ class Stepping:
         if self.lifetimes is None:
             kind = type(given)
             if kind is not int:
-                found = self._array(given, name, np.int32, ())
-                given = found.item()
+                given = self._array(given, name, np.int32, ()).item()
             if not low <= given < spec.n:
                 raise JbrlError(f"{name} = {given}: expected an integer from {low} to {spec.n - 1}")
             return np.int32(given) if self._life is None else given
@@ -452,10 +452,12 @@ class Stepping:
             raise JbrlError(
                 f"{name} = {shown(given)}: expected integers from {low} to {spec.n - 1}"
             )
-        return found
+        return found.astype(np.int32)
 
     def _array(self, given: Any, name: str, dtype: Any, shape: tuple[int, ...]) -> np.ndarray:
-        """Return an array of this shape; numbers of another kind are refused."""
+        """Return an array of this shape, integers as they are; numbers of another kind are
+        refused.
+        """
         try:
             found = np.asarray(given)
         except (TypeError, ValueError):
@@ -465,7 +467,10 @@ class Stepping:
             kind = "an integer" if dtype is np.int32 else "a number"
             wanted = f"an array {np.dtype(dtype).name}{list(shape)}" if shape else kind
             raise JbrlError(f"{name} = {shown(given)}: expected {wanted}")
-        return found.astype(dtype)
+        if dtype is np.int32:
+            return found
+        with np.errstate(over="ignore"):  # the caller refuses what is not finite
+            return found.astype(dtype)
 
     def _flag(self, given: Any, name: str) -> np.ndarray:
         """Return True or False of each lifetime, [n] bool, from as many or from one."""
@@ -530,10 +535,10 @@ def _outcome(reward: Any, terminated: Any, truncated: Any) -> tuple[Any, Any]:
       JbrlError: they are none.
     """
     try:
-        if str in (type(reward), type(terminated), type(truncated)):
+        if isinstance(reward, _TEXTS) or str in (type(terminated), type(truncated)):
             raise TypeError
         return float(reward), bool(terminated) * _TERMINATED | bool(truncated) * _TRUNCATED
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise JbrlError(
             f"reward, terminated, truncated = {shown((reward, terminated, truncated))}: expected a "
             "number, and True or False twice"
@@ -545,6 +550,8 @@ def measure(player: Player, prior: Prior, decisions: int, lifetimes: int | None 
     prior, whose own steps the clock leaves out.
     """
     check_count("n", decisions)
+    if lifetimes is not None:
+        check_count("lifetimes", lifetimes)
     key = jax.random.key(0)
     step = _still(player, lifetimes) if isinstance(prior, HostPrior) else _drawn(prior, lifetimes)
     stepping, seconds = Stepping(player, key, lifetimes=lifetimes), []

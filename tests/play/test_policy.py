@@ -24,7 +24,7 @@ from jbrl.mdp.sampling import stream
 from jbrl.play import stepping
 from jbrl.play.protocol import Protocol
 from jbrl.policy import Policy
-from jbrl.policy_folder import read_agent, read_knowledge
+from jbrl.policy_folder import read_agent, read_knowledge, refuse_unimported
 from jbrl.rollout import episodes
 from jbrl.rollout.contract import Agent
 from jbrl.study.portfolio import suits
@@ -178,6 +178,9 @@ TAMPERED = [
     (lambda about: about.update(lifetime={}), "policy.json: field .*: expected as `save`"),
     (lambda about: about.update(discount="x"), "policy.json: field .*: expected as `save`"),
     (lambda about: about.update(discount=1e308), "policy.json: field .*: expected as `save`"),
+    (lambda about: about.update(limits=5), "policy.json: field .*: expected as `save`"),
+    (lambda about: about.update(offline_seconds="x"), "policy.json: field .*: expected as `save`"),
+    (lambda about: about["latency"].update(p99="x"), "policy.json: field .*: expected as `save`"),
     (lambda about: about["agent"].update(name="os:system"), "module 'os' has no agent"),
     (lambda about: about["problem"].update(name="GDL"), "'GDL' is another one here|another policy"),
     (lambda about: about["lifetime"].update(Steps={"steps": 10**12}), "expected an integer from 1"),
@@ -278,6 +281,11 @@ MISUSE = [
     (lambda life: (life.act(0), life.observe("1.5", 1)), "expected a number"),
     (lambda life: (life.act(0), life.observe(0, 1, "no")), "True or False twice"),
     (lambda life: (life.act(0), life.observe(0, 1, True, True)), "expected one of them"),
+    (lambda life: life.act(np.int64(2**32)), "observation = 4294967296: expected an integer from"),
+    (lambda life: life.act(np.uint64(2**63)), "observation = 9223372036854775808: expected an"),
+    (lambda life: (life.act(0), life.observe(10**400, 1)), "expected a number"),
+    (lambda life: (life.act(0), life.observe(np.str_("1"), 1)), "expected a number"),
+    (lambda life: (life.act(0), life.observe(b"1", 1)), "expected a number"),
 ]
 
 
@@ -308,6 +316,20 @@ def test_an_action_that_is_none_is_refused(policy, action, monkeypatch):
     [
         (lambda p, to: p.play("CartPole-v1"), "'CartPole-v1'.*: expected one of Gymnasium"),
         (lambda p, to: p.save(to, decisions=0), "^decisions = 0: expected an integer from 1"),
+        (lambda p, to: p.latency(5, lifetimes=-1), "^lifetimes = -1: expected an integer from 1"),
+        (lambda p, to: p.start().save(None), "path = None: expected a path"),
+        (lambda p, to: p.start(index=2**31 - 1, lifetimes=2), "^index = .* from 0 to 2147483646"),
+        *(
+            (lambda p, to, seen=seen: p.start(lifetimes=2).act(seen), "expected integers from 0")
+            for seen in (np.array([0, 2**32]), np.array([0, 2**63], np.uint64))
+        ),
+        (
+            lambda p, to: (
+                (life := p.start(lifetimes=2)).act([0, 0]),
+                life.observe([0, 1e39], [1, 1]),
+            ),
+            "reward = .*: expected a finite number",
+        ),
         (lambda p, to: p.save(to, limits=["1 ms"]), "limits = .*: expected a dict such as"),
         *(
             (
@@ -324,6 +346,12 @@ def test_an_action_that_is_none_is_refused(policy, action, monkeypatch):
 def test_arguments_of_another_kind_are_refused_in_a_sentence(policy, tmp_path, misuse, said):
     with pytest.raises(JbrlError, match=said):
         misuse(policy, tmp_path / "new")
+
+
+def test_a_module_within_parentheses_is_asked_to_be_imported(tmp_path):
+    refuse_unimported(tmp_path, "problem", "with_end(os:Corridor(n=3))")
+    with pytest.raises(JbrlError, match="expected `import absent` before"):
+        refuse_unimported(tmp_path, "problem", "with_end(absent:Corridor)")
 
 
 def test_an_agent_of_the_users_own_is_asked_to_be_imported(tmp_path, monkeypatch):
