@@ -102,11 +102,9 @@ class Choice:
             return f"The race was interrupted before any candidate was ready on {self.problem}."
         if self.recommended is None and self.needed:
             return (
-                f"No candidate could be tried on {self.problem} within {_time(self.budget)}: the "
+                f"No candidate was ready on {self.problem} within {_time(self.budget)}: the "
                 f"one that is ready soonest needs a budget of about {_time(self.needed)}."
             )
-        if self.recommended is None and self.stopped == "budget":
-            return f"No candidate was ready on {self.problem} within {_time(self.budget)}."
         if self.recommended is None:
             why = "; ".join(f"{s.name}: {s.reason}" for s in self.standings[:3] if s.reason)
             return f"No candidate keeps the limits on {self.problem} ({why})."

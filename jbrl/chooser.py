@@ -147,8 +147,10 @@ class Chooser:
                 break
             if self.race is not None and (self._is_vain() or self.certified()):
                 return "certified"
-        late = any(racer.status == "out of time" for racer in self.racers)
-        if self.needed or late or (self.race and self.race.open()):
+        late = [self._expected(one) for one in self.racers if one.status == "out of time"]
+        if late and not self.needed:
+            self.needed = self.clock.budget + min(late)
+        if self.needed or (self.race and self.race.open()):
             return "budget"
         return "epsilon" if self.race else "none"
 
