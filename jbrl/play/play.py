@@ -266,12 +266,13 @@ def play_episodes(
     known, first = life.player.spec.observation, int(getattr(env.action_space, "start", 0))
     from_0 = int(getattr(env.observation_space, "start", 0))
     returns, steps, seconds = [0.0], [0], list[float]()
-    seen = _seen(known, env.reset(seed=seed)[0], from_0)
+    seen = _seen(known, _returned("reset", env.reset(seed=seed))[0], from_0)
     while True:
         started = time.perf_counter()
         action = life.act(seen)
         acted = since(started)
-        reached, reward, terminated, truncated, _ = env.step(action + first)
+        step = env.step(action + first)
+        reached, reward, terminated, truncated, _ = _returned("step", step)
         reached = _seen(known, reached, from_0)
         started = time.perf_counter()
         # a limit of time at the terminal state cuts nothing off
@@ -287,8 +288,26 @@ def play_episodes(
         if ended:
             returns.append(0.0)
             steps.append(0)
-            reached = _seen(known, env.reset()[0], from_0)
+            reached = _seen(known, _returned("reset", env.reset())[0], from_0)
         seen = reached
+
+
+_RETURNED = {
+    "reset": ("observation", "info"),
+    "step": ("observation", "reward", "terminated", "truncated", "info"),
+}
+
+
+def _returned(method: str, given: Any) -> Any:
+    """Return what a method of an environment has returned.
+
+    Raises:
+      JbrlError: not as many values as those of Gymnasium.
+    """
+    names = _RETURNED[method]
+    if not isinstance(given, tuple | list) or len(given) != len(names):
+        raise JbrlError(f"{method} returns {shown(given)}: expected ({', '.join(names)})")
+    return given
 
 
 def _over(lifetime: Lifetime, episodes: int, ended: bool, decisions: int, steps: int) -> bool:

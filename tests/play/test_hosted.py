@@ -76,6 +76,14 @@ def test_what_is_not_accepted_is_said():
         jbrl.policy("Q-learning", Corridor()).play(jbrl_env(3))
     with pytest.raises(JbrlError, match="a vector of environments"):
         jbrl.play("Random", test=gymnasium.make_vec("CartPole-v1", 2), episodes=1)
+    for method, value, names in (
+        ("reset", 1, "observation, info"),
+        ("step", (1, 0.0, True, {}), "observation, reward, terminated, truncated, info"),
+    ):
+        old = Corridor()
+        setattr(old, method, lambda *_, value=value, **__: value)
+        with pytest.raises(JbrlError, match=rf"^{method} returns .*: expected \({names}\)"):
+            jbrl.policy("Random", Corridor()).play(old)
     with pytest.raises(JbrlError, match="no end after 3 steps"):
         jbrl.policy("Random", Corridor()).play(Corridor(), max_steps=3)
 
