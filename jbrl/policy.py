@@ -465,7 +465,7 @@ def of_unit(folder: str | Path, unit: str, progress: Progress | None = None) -> 
 def _the_unit(units: Sequence[Unit], name: str) -> Unit:
     """Return the only unit that a name stands for."""
     fits = [u for u in units if u.label == name or (len(name) >= 6 and u.id.startswith(name))]
-    fits = fits or select(units, only=name)
+    fits = fits or select(units, only=name, given="unit")
     if len(fits) != 1:
         some = ", ".join(f"'{u.label}'" for u in fits[:3])
         raise JbrlError(f"unit '{name}' fits {len(fits)} units ({some}, …): expected one of them")

@@ -131,6 +131,8 @@ def test_a_policy_is_taken_from_a_study(out: Path, tmp_path: Path) -> None:
     result = call("policy", out, r"GC/e-Greedy\(epsilon=0.5\) seed 1", "--to", tmp_path / "policy")
     assert result.exit_code == 0 and "e-Greedy for GC; learned again from seed 1" in result.stdout
     assert jbrl.load_policy(tmp_path / "policy").seed == 1
+    result = call("policy", out, "[")
+    assert result.exit_code == 2 and "error: unit '[': not a regular" in result.stderr
     result = call("policy", out, "seed 1")
     assert result.exit_code == 2 and "expected one of them" in result.stderr
 

@@ -155,9 +155,14 @@ def canonical(value: Any) -> str:
     return json.dumps(value, sort_keys=True, allow_nan=False)
 
 
-def select(units: Sequence[Unit], only: str | None = None, shard: str | None = None) -> list[Unit]:
+def select(
+    units: Sequence[Unit], only: str | None = None, shard: str | None = None, given: str = "--only"
+) -> list[Unit]:
     """Return the units whose label matches the regular expression `only`, and of these every N-th
     for shard `I/N`.
+
+    Args:
+      given: name of `only` in messages.
 
     Raises:
       JbrlError: not a regular expression, nothing matches, or no such shard.
@@ -168,13 +173,13 @@ def select(units: Sequence[Unit], only: str | None = None, shard: str | None = N
         try:
             pattern = re.compile(only)
         except re.error as error:
-            raise JbrlError(f"--only '{only}': not a regular expression ({error})") from None
+            raise JbrlError(f"{given} '{only}': not a regular expression ({error})") from None
         chosen = [
             unit for unit in chosen if pattern.search(unit.label) or pattern.search(unit.full_label)
         ]
         if not chosen:
             raise JbrlError(
-                f"--only '{only}' matches none of the {len(units)} units, for example not "
+                f"{given} '{only}' matches none of the {len(units)} units, for example not "
                 f"'{units[0].label}'"
             )
     if shard is not None:
