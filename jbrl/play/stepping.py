@@ -43,7 +43,7 @@ TOGETHER = 512
 # bits of the word that says how an episode ended
 _TERMINATED, _TRUNCATED, _BOTH = 1, 2, 3
 _WORDS_BYTES = 64  # of what a lifetime is given and returns, for a step
-_TEXTS = str, bytes, bytearray  # which Python takes for numbers, too
+_TEXT = str, bytes, bytearray  # which Python takes for numbers, too
 _GREATEST = float(np.finfo(np.float32).max)  # of rewards
 
 
@@ -535,7 +535,11 @@ def _outcome(reward: Any, terminated: Any, truncated: Any) -> tuple[Any, Any]:
       JbrlError: they are none.
     """
     try:
-        if isinstance(reward, _TEXTS) or str in (type(terminated), type(truncated)):
+        if (
+            isinstance(reward, _TEXT)
+            or isinstance(terminated, _TEXT)
+            or isinstance(truncated, _TEXT)
+        ):
             raise TypeError
         return float(reward), bool(terminated) * _TERMINATED | bool(truncated) * _TRUNCATED
     except (TypeError, ValueError, OverflowError):

@@ -286,6 +286,7 @@ MISUSE = [
     (lambda life: (life.act(0), life.observe(10**400, 1)), "expected a number"),
     (lambda life: (life.act(0), life.observe(np.str_("1"), 1)), "expected a number"),
     (lambda life: (life.act(0), life.observe(b"1", 1)), "expected a number"),
+    (lambda life: (life.act(0), life.observe(0, 1, np.str_("no"))), "True or False twice"),
 ]
 
 
