@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from benchmarks.twins import evaluation as twin
 from jbrl.base.errors import JbrlError
-from jbrl.stats.evaluation.game import Moves, equilibrium, moves, sides_of
+from jbrl.stats.evaluation.game import Moves, bicgstab, equilibrium, moves, sides_of
 from jbrl.stats.evaluation.propagation import payoff_bounds, payoff_t_intervals, propagate
 from jbrl.stats.evaluation.ranking import Options, decisive_ends, evaluate, ranks, significant
 from jbrl.stats.evaluation.samples import payoffs, percentile, samples_of
@@ -373,6 +373,12 @@ def test_a_copy_does_not_reorder_the_others(raw, which):
 
 
 # ---- details ----
+
+
+def test_an_iteration_that_diverges_ends_without_a_warning():
+    matrix, b = np.array([[0.0, 1e200], [1e-200, 0.0]]), np.array([1e160, 1.0])
+    x = bicgstab(lambda v: matrix @ v, lambda v: 1e150 * v, b, np.zeros(2), 1, 0.0)
+    np.testing.assert_array_equal(x, [0, 0])  # as before
 
 
 def test_percentile_of_a_score():

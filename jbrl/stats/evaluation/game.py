@@ -420,6 +420,7 @@ def _quadrant(side: Side, points: Quadrants, place: np.ndarray, factor: float) -
     return [Lists(np.stack(members), *(np.concatenate(part) for part in (strategy, ends, factors)))]
 
 
+@np.errstate(over="ignore", invalid="ignore")  # an iteration that diverges ends it
 def bicgstab(
     apply: Apply, scale: Apply, b: np.ndarray, x: np.ndarray, order: float, target: float
 ) -> np.ndarray:
