@@ -154,11 +154,11 @@ def _write_policy(choice: Choice, folder: Path) -> None:
 
 
 def _field(given: Any, protocol: Protocol, offline: float, online: float) -> list[Candidate]:
-    """Return the candidates.
+    """Return the candidates; references are none.
 
     Raises:
-      JbrlError: one that is unknown, that cannot play the problem, or is a reference; two of one
-        name.
+      JbrlError: one that is unknown, that cannot play the problem, or is shown the environment; two
+        of one name; none.
     """
     if given is None or given == "all":
         return portfolio(protocol, offline, online)
@@ -177,9 +177,12 @@ def _field(given: Any, protocol: Protocol, offline: float, online: float) -> lis
             raise JbrlError(f"candidates: name {shown(name)}: expected a text")
         name = name or setting_name(agent)
         protocol.check_agent(agent, name)
-        if is_reference(agent):
-            why = "is shown the environment" if is_oracle(agent) else "is a reference"
-            raise JbrlError(f"candidates: {name} {why}: expected agents that are not")
+        if is_oracle(agent):
+            raise JbrlError(
+                f"candidates: {name} is shown the environment: expected agents that are not"
+            )
+        if is_reference(agent):  # it plays beside the race
+            continue
         try:
             found.append(candidate(agent, protocol, name))
         except JbrlError as error:

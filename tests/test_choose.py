@@ -154,10 +154,7 @@ def test_nobody_keeps_a_limit_that_is_too_short():
         ({"candidates": []}, "none is given"),
         ({"candidates": ["BEB", "BEB"]}, "two are called BEB"),
         ({"candidates": ["Optimal"]}, "Optimal is shown the environment"),
-        (
-            {"candidates": {"chance": jbrl.agents.Random()}},
-            "chance is a reference: expected agents",
-        ),
+        ({"candidates": ["Random"]}, "none is given"),
         ({"candidates": 3}, "candidates = 3: expected agents, or the path of a study"),
         ({"candidates": "Random, BEBE"}, "unknown algorithm 'BEBE'"),
         ({"candidates": "no.toml"}, "no.toml: cannot be read as a study"),
@@ -200,6 +197,9 @@ def test_candidates_may_be_those_of_a_study(tmp_path):
     choice = jbrl.choose("GC(n_states=3)", candidates=path, **TINY | {"online": "1e-12 s"})
     assert [one.name for one in choice.standings] == ["BEB(beta=1.0)", "BEB"]
     assert {one.status for one in choice.standings} == {"over a limit"}
+    named = ["Random", "BEB"]
+    choice = jbrl.choose("GC(n_states=3)", candidates=named, **TINY | {"online": "1e-12 s"})
+    assert [one.name for one in choice.standings] == ["BEB"]
 
 
 def test_a_portfolio_suits_the_problem_and_its_limits():
