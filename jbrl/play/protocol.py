@@ -16,7 +16,7 @@ from jbrl.play.offline import Learned
 from jbrl.problems.features import check_precision
 from jbrl.problems.jordan import check_learning
 from jbrl.problems.prior import Prior
-from jbrl.problems.problem import DirichletProblem, EnvironmentProblem, Problem
+from jbrl.problems.problem import DirichletProblem, EnvironmentProblem, Problem, check_same_sizes
 from jbrl.rollout.contract import Agent, OfflineSearch, check_requirements
 
 if TYPE_CHECKING:
@@ -44,34 +44,13 @@ class Protocol:
         check_count("n_environments", self.n_environments)
         check_count("seed", self.seed, 2**32 - 1, low=0)
         check_discount(self.discount)
-        self._check_specs()
+        check_same_sizes(self.prior, self.test)
         for problem in {id(p): p for p in (self.prior, self.test)}.values():
             if isinstance(problem, DirichletProblem):
                 check_precision(problem, self.discount)
         # refuses a lifetime that the problem does not know
         self.test.prior(self.lifetime, self.discount)
         self.agent_prior()
-
-    def _check_specs(self) -> None:
-        prior, test = self.prior, self.test
-        if not (isinstance(prior, DirichletProblem) and isinstance(test, DirichletProblem)):
-            if prior.spec != test.spec:
-                raise JbrlError(
-                    f"prior '{prior.short_name}' has {prior.spec}, test '{test.short_name}' has "
-                    f"{test.spec}: expected the same observations and actions"
-                )
-            return
-        if prior.mdps.concentrations.shape != test.mdps.concentrations.shape:
-            raise JbrlError(
-                f"prior '{prior.short_name}' has {prior.mdps.n_states} states and "
-                f"{prior.mdps.n_actions} actions, test '{test.short_name}' has "
-                f"{test.mdps.n_states} and {test.mdps.n_actions}: expected the same sizes"
-            )
-        if not np.array_equal(prior.mdps.rewards, test.mdps.rewards):
-            raise JbrlError(
-                f"prior '{prior.short_name}' and test '{test.short_name}' have different rewards: "
-                "expected the same, since agents know them"
-            )
 
     @property
     def in_blocks(self) -> bool:

@@ -187,6 +187,32 @@ class EnvironmentProblem(Problem):
         return EnvironmentPrior(self.environment, jnp.float32(1), lifetime)
 
 
+def check_same_sizes(prior: Problem | Prior, test: Problem | Environment) -> None:
+    """Refuse a prior with other observations, actions or known rewards than the test distribution.
+
+    Raises:
+      JbrlError: says what differs.
+    """
+    one, other = (getattr(d, "short_name", type(d).__name__) for d in (prior, test))
+    if isinstance(prior, DirichletProblem) and isinstance(test, DirichletProblem):
+        if prior.spec != test.spec:
+            raise JbrlError(
+                f"prior '{one}' has {prior.mdps.n_states} states and {prior.mdps.n_actions} "
+                f"actions, test '{other}' has {test.mdps.n_states} and {test.mdps.n_actions}: "
+                "expected the same sizes"
+            )
+        if not np.array_equal(prior.mdps.rewards, test.mdps.rewards):
+            raise JbrlError(
+                f"prior '{one}' and test '{other}' have different rewards: expected the same, "
+                "since agents know them"
+            )
+    elif prior.spec != test.spec:
+        raise JbrlError(
+            f"prior '{one}' has {prior.spec}, test '{other}' has {test.spec}: expected the same "
+            "observations and actions"
+        )
+
+
 # structures and shapes of environments of suites, whose hundreds of settings share few
 _CHECKED: set[Any] = set()
 

@@ -24,7 +24,7 @@ from jbrl.environments.environment import Environment, Tabular
 from jbrl.environments.spec import Lifetime, Steps, check_discount
 from jbrl.mdp.dirichlet import has_unit_concentrations
 from jbrl.problems.prior import EnvironmentPrior, Prior
-from jbrl.problems.problem import DirichletProblem, EnvironmentProblem, Problem
+from jbrl.problems.problem import DirichletProblem, EnvironmentProblem, Problem, check_same_sizes
 from jbrl.problems.recorder import EpisodeMean
 from jbrl.rollout.contract import Agent, OfflineSearch, as_arrays, check_requirements
 from jbrl.rollout.episodes import Rules, play_lifetime
@@ -90,9 +90,9 @@ def simulate(
       record: keep states and actions of T decisions in a finite MDP as well as rewards.
 
     Raises:
-      JbrlError: an agent that cannot use what the prior offers, or that learns on the host; a
-        parameter or a discount out of range, unless JAX traces it; a lifetime that the problem does
-        not know.
+      JbrlError: an agent that cannot use what the prior offers, or that learns on the host; a prior
+        of other sizes than the environment; a parameter or a discount out of range, unless JAX
+        traces it; a lifetime that the problem does not know.
 
     >>> problem, agent = jbrl.problem("GC"), jbrl.agents.Random()
     >>> one = lambda index: jbrl.simulate(agent, problem, problem.key(0), index)
@@ -117,6 +117,8 @@ def simulate(
         test, where = environment.prior(lifetime, discount), environment.short_name
     else:
         test, where = EnvironmentPrior(environment, jnp.float32(1), lifetime), "environment"
+    if prior is not None:
+        check_same_sizes(prior, environment)
     told = prior.prior(lifetime, discount) if isinstance(prior, Problem) else prior or test
     check_requirements(agent, name, told, where)
     index = jnp.asarray(index, jnp.int32)

@@ -11,7 +11,7 @@ import pytest
 from scipy import stats
 
 import jbrl
-from jbrl.agents import BAMCP, DQN, OPPSDS, EpsilonGreedy, Formula, QLearning, Random
+from jbrl.agents import BAMCP, BEB, DQN, OPPSDS, EpsilonGreedy, Formula, QLearning, Random
 from jbrl.environments.spec import Steps
 from jbrl.mdp import sampling
 from jbrl.mdp.dirichlet import distribution, draw_mdp
@@ -152,3 +152,7 @@ def test_what_cannot_be_simulated_is_refused():
         jbrl.simulate(OPPSDS(), gc, gc.key(0))
     with pytest.raises(jbrl.JbrlError, match=r"BAMCP needs a Dirichlet prior.*'Catch' offers"):
         jbrl.simulate(BAMCP(), catch, catch.key(0))
+    with pytest.raises(jbrl.JbrlError, match=r"prior 'Grid' has 25 states.*the same sizes"):
+        jbrl.simulate(BEB(), gc, gc.key(0), prior=jbrl.problem("Grid"))
+    with pytest.raises(jbrl.JbrlError, match="expected the same observations and actions"):
+        jbrl.simulate(Random(), catch, catch.key(0), prior=jbrl.problem("DeepSea"))
