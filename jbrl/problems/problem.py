@@ -128,7 +128,8 @@ class DirichletProblem(Problem):
                 "expected horizon"
             )
         # NumPy's: an array of JAX takes a hundred times as long, for each of thousands of units
-        return DirichletPrior(self.mdps, np.float32(discount), lifetime.steps)  # type: ignore[arg-type]
+        as_float: Any = jnp.float32 if isinstance(discount, Array) else np.float32
+        return DirichletPrior(self.mdps, as_float(discount), lifetime.steps)
 
 
 @dataclasses.dataclass(frozen=True, repr=False)

@@ -124,6 +124,20 @@ def test_a_sweep_over_parameters_and_seeds_is_played_bit_for_bit():
             np.testing.assert_array_equal(scores[i, j], played.returns)
 
 
+def test_discounts_can_be_mapped():
+    """An agent that earns more the further it looks ahead."""
+    gc, discounts = jbrl.problem("GC"), (0.0, 0.95)
+
+    def rewards(discount):
+        agent = EpsilonGreedy()
+        return jbrl.simulate(agent, gc, gc.key(0), lifetime=STEPS, discount=discount).trajectory
+
+    mapped = jax.vmap(rewards)(jnp.array(discounts)).rewards
+    for found, discount in zip(mapped, discounts, strict=True):
+        np.testing.assert_array_equal(found, jax.jit(lambda d=discount: rewards(d))().rewards)
+    assert (mapped[0] != mapped[1]).any()
+
+
 def test_settings_of_an_environment_can_be_mapped():
     """A cart that is pushed off at once falls sooner the lower the threshold is."""
     pole, key = jbrl.problem("CartPole").environment, jax.random.key(0)
