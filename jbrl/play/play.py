@@ -31,7 +31,7 @@ from jbrl.play.timing import since
 from jbrl.problems.hosted import HostProblem, host_problem, is_host_environment
 from jbrl.problems.lookup import name_of, problem
 from jbrl.problems.problem import Problem
-from jbrl.rollout.contract import Agent, MadeOfWeights, OfflineSearch
+from jbrl.rollout.contract import Agent, MadeOfWeights, OfflineSearch, with_plain_numbers
 
 LOOK = 64  # decisions on the host after which it is seen whether to go on
 
@@ -170,6 +170,7 @@ def resolve_agent(given: Any) -> tuple[Agent, str]:
             return agent, name
         if not isinstance(given, Complete):
             check_record(type(given), name)
+            agent = with_plain_numbers(agent)
     else:
         raise JbrlError(
             f'agent = {shown(given)}: expected an agent, or the name of one, for example "e-Greedy"'

@@ -25,6 +25,7 @@ from typing_extensions import TypeVar
 
 from jbrl import vectorize
 from jbrl.base.errors import JbrlError
+from jbrl.base.parameters import plain
 from jbrl.base.pytree import record
 from jbrl.environments.environment import Environment
 from jbrl.environments.spec import Box, Discrete, OneHot, Spec
@@ -407,6 +408,12 @@ def as_arrays(agent: Agent) -> Agent:
     kinds = {float: jnp.float32, int: jnp.int32, bool: jnp.bool_}
     player = agent.player() if isinstance(agent, Compiled) else agent
     return jax.tree.map(lambda v: jnp.asarray(v, kinds[type(v)]) if type(v) in kinds else v, player)
+
+
+def with_plain_numbers(agent: Agent) -> Agent:
+    """Return the agent with Python's numbers in place of arrays and scalars of NumPy and JAX."""
+    values = {f.name: getattr(agent, f.name) for f in dataclasses.fields(agent) if f.init}  # type: ignore[arg-type]
+    return dataclasses.replace(agent, **{name: plain(v) for name, v in values.items()})  # type: ignore[type-var]
 
 
 def check_requirements(agent: Agent, name: str, prior: Prior, problem: str) -> None:

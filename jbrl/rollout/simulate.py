@@ -18,7 +18,7 @@ import numpy.typing as npt
 from jax import Array, lax
 
 from jbrl.base.errors import JbrlError, check_count, expect, shown
-from jbrl.base.parameters import check_parameters
+from jbrl.base.parameters import check_parameters, plain
 from jbrl.base.pytree import record
 from jbrl.environments.environment import Environment, Tabular
 from jbrl.environments.spec import Lifetime, Steps, check_discount
@@ -26,7 +26,14 @@ from jbrl.mdp.dirichlet import has_unit_concentrations
 from jbrl.problems.prior import EnvironmentPrior, Prior
 from jbrl.problems.problem import DirichletProblem, EnvironmentProblem, Problem, check_same_sizes
 from jbrl.problems.recorder import EpisodeMean
-from jbrl.rollout.contract import Agent, OfflineSearch, as_arrays, check_requirements
+from jbrl.rollout.contract import (
+    Agent,
+    MadeOfWeights,
+    OfflineSearch,
+    as_arrays,
+    check_requirements,
+    with_plain_numbers,
+)
 from jbrl.rollout.episodes import Rules, play_lifetime
 from jbrl.rollout.steps import Trajectory, discounted, draw_inputs, draw_rollout, play_steps
 
@@ -112,7 +119,9 @@ def simulate(
         )
     lifetime = lifetime or environment.lifetime
     _check(key, index, lifetime, prior)
-    _check_concrete(agent, name, discount)
+    agent, discount = _checked(agent, name), plain(discount)
+    if not isinstance(discount, jax.core.Tracer):
+        check_discount(discount)
     if isinstance(environment, Problem):
         test, where = environment.prior(lifetime, discount), environment.short_name
     else:
@@ -149,11 +158,20 @@ def _check(key: Any, index: Any, lifetime: Any, prior: Any) -> None:
     expect("prior", prior, Prior | Problem | None, "a problem or a prior")
 
 
-def _check_concrete(agent: Agent, name: str, discount: Any) -> None:
-    """Refuse parameters and a discount out of range; those that JAX traces are not known."""
-    if not isinstance(discount, Array):
-        check_discount(discount)
-    if dataclasses.is_dataclass(agent):
-        values = {f.name: getattr(agent, f.name) for f in dataclasses.fields(agent)}
-        numbers = {n: v for n, v in values.items() if type(v) in (int, float, str)}
-        check_parameters(type(agent), numbers, name)
+def _checked(agent: Agent, name: str) -> Agent:
+    """Return the agent with Python's numbers where its parameters are known.
+
+    Raises:
+      JbrlError: a parameter out of range; those that JAX traces are not known.
+    """
+    if isinstance(agent, MadeOfWeights) or not dataclasses.is_dataclass(agent):
+        return agent
+    agent = with_plain_numbers(agent)
+    values = {
+        f.name: getattr(agent, f.name)
+        for f in dataclasses.fields(agent)
+        if type(f.default) in (int, float, bool, str)
+    }
+    known = {n: v for n, v in values.items() if not isinstance(v, jax.core.Tracer)}
+    check_parameters(type(agent), known, name)
+    return agent

@@ -170,3 +170,19 @@ def test_what_cannot_be_simulated_is_refused():
         jbrl.simulate(BEB(), gc, gc.key(0), prior=jbrl.problem("Grid"))
     with pytest.raises(jbrl.JbrlError, match="expected the same observations and actions"):
         jbrl.simulate(Random(), catch, catch.key(0), prior=jbrl.problem("DeepSea"))
+
+
+@pytest.mark.parametrize("kind", [np.float64, np.array, jnp.float32])
+def test_numbers_of_numpy_and_jax_are_those_of_python(kind):
+    gc, options = jbrl.problem("GC"), {"test": "GC", "n_environments": 2, "horizon": 20}
+    one = {"environment": gc, "key": gc.key(0), "lifetime": STEPS}
+    agent, expected = EpsilonGreedy(epsilon=kind(0.5)), EpsilonGreedy(epsilon=0.5)
+    found, wanted = (jbrl.play(a, **options).returns for a in (agent, expected))
+    np.testing.assert_array_equal(found, wanted)
+    assert jbrl.simulate(agent, **one, discount=kind(0.95)).scores(gc) == wanted[0]
+    beyond = EpsilonGreedy(epsilon=kind(7.0))
+    for play in (lambda: jbrl.simulate(beyond, **one), lambda: jbrl.play(beyond, **options)):
+        with pytest.raises(jbrl.JbrlError, match=r"EpsilonGreedy: epsilon = 7.0: expected a numb"):
+            play()
+    with pytest.raises(jbrl.JbrlError, match=r"discount = 2.0: expected a number from 0"):
+        jbrl.simulate(Random(), **one, discount=kind(2.0))
