@@ -78,7 +78,7 @@ def begin(rules: Rules, knowledge: Any, index: Array) -> Lane:
     state, observation = environment.reset(first_key)
     zero = jnp.int32(0)
     recorder = rules.recorder.begin(environment, state)
-    return Lane(
+    lane = Lane(
         index,
         zero,
         begun,
@@ -90,6 +90,7 @@ def begin(rules: Rules, knowledge: Any, index: Array) -> Lane:
         zero,
         _seen(environment, observation),
     )
+    return jax.tree.map(jnp.asarray, lane)  # states may hold numbers of Python
 
 
 def live(lane: Lane, lifetime: Lifetime) -> Array:

@@ -104,6 +104,7 @@ def play_steps(
       by the nearest legal one.
     """
     agent, state = begin(agent, knowledge, inputs.own, inputs.environment)
+    state = jax.tree.map(jnp.asarray, state)  # it may hold numbers of Python
     play = _play_stepwise if isinstance(agent, Stepwise) else _play
     trajectory, legal, state = play(agent, state, inputs, keep)
     fault = nan_fault(watched(agent, state), lanes_last=isinstance(agent, Stepwise))

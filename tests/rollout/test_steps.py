@@ -12,6 +12,7 @@ from scipy import stats
 
 import jbrl
 from jbrl.agents import BAMCP, BEB, DQN, OPPSDS, EpsilonGreedy, Formula, QLearning, Random
+from jbrl.base.pytree import record
 from jbrl.environments.spec import Steps
 from jbrl.mdp import sampling
 from jbrl.mdp.dirichlet import distribution, draw_mdp
@@ -186,3 +187,40 @@ def test_numbers_of_numpy_and_jax_are_those_of_python(kind):
             play()
     with pytest.raises(jbrl.JbrlError, match=r"discount = 2.0: expected a number from 0"):
         jbrl.simulate(Random(), **one, discount=kind(2.0))
+
+
+@record
+class Sums(jbrl.Agent):
+    """Keeps a number of Python as its state."""
+
+    def reset(self, key, knowledge):
+        return 0.0
+
+    def act(self, key, state, observation):
+        return jnp.int32(0), state
+
+    def observe(self, key, state, transition):
+        return state + transition.reward
+
+
+@record
+class Short(jbrl.Environment):
+    """An episode of three steps, its state a number of Python at first."""
+
+    @property
+    def spec(self):
+        return jbrl.Spec(jbrl.Discrete(4), jbrl.Discrete(2))
+
+    def reset(self, key):
+        return 0, jnp.int32(0)
+
+    def step(self, key, state, action):
+        after = jnp.int32(state + 1)
+        return after, jbrl.Step(after, jnp.float32(1), after == 3)
+
+
+def test_states_may_be_numbers_of_python():
+    def play(index):
+        return jbrl.simulate(Sums(), Short(), jax.random.key(0), index, lifetime=EPISODES)
+
+    assert jax.vmap(play)(jnp.arange(2)).scores().tolist() == [3, 3]
