@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 
 from jbrl.agents.complete import played_agent
-from jbrl.base.errors import JbrlError, Register, expect, nearest, shown, with_hints
+from jbrl.base.errors import JbrlError, Register, check_count, expect, nearest, shown, with_hints
 from jbrl.base.host_values import find_host_values, refusal
 from jbrl.base.parameters import check_parameters
 from jbrl.base.plugins import find_class, is_outside, source_digest, summary
@@ -84,9 +84,10 @@ def find_agent(name: str, folder: Path) -> FoundAgent:
                 "your own agent is written 'module:Class'"
             )
         agent = AGENTS[name].agent
-        return FoundAgent(
-            agent, name, (source_digest(agent) or None) if is_outside(agent) else None
-        )
+        if not is_outside(agent):
+            return FoundAgent(agent, name, None)
+        check_record(agent, name)
+        return FoundAgent(agent, name, source_digest(agent) or None)
     agent, digest = find_class(name, folder, Agent, "agent")
     check_record(agent, name)
     return FoundAgent(agent, registered_name(agent) or name, digest)
@@ -106,7 +107,8 @@ def shown_name(agent: Agent) -> str:
 
 
 def check_record(cls: type[Agent], name: str) -> None:
-    """Refuse a class that is no pytree of JAX, or that has no defaults.
+    """Refuse a class that is no pytree of JAX, that has no defaults, or whose lanes or version are
+    no integers.
 
     Raises:
       JbrlError: says what to write.
@@ -121,11 +123,14 @@ def check_record(cls: type[Agent], name: str) -> None:
                 f"'{name}': field '{field.name}' has no default: "
                 f'expected {field.name}: float = parameter(0.1, "what it means")'
             )
-    if any(isinstance(leaf, cls) for leaf in jax.tree.leaves(cls())):
+    made = cls()
+    if any(isinstance(leaf, cls) for leaf in jax.tree.leaves(made)):
         raise JbrlError(
             f"'{name}' is a plain dataclass: "
             f'write @register_agent("{cls.__name__}") above the class instead'
         )
+    check_count(f"'{name}': lanes", made.lanes)
+    check_count(f"'{name}': version", made.version, low=0)
 
 
 def check_host_values(agent: Agent, name: str, prior: Prior) -> None:

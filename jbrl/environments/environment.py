@@ -202,7 +202,7 @@ def check_environment(environment: Environment[Any], where: str) -> None:
                 f"{where}: field '{field}' = {leaf!r}: expected a number or an array; "
                 "parameter(…) and static() hold others"
             )
-    with _errors_named(f"{where}: spec"):
+    with errors_named(f"{where}: spec"):
         spec = environment.spec
     _check_spec(spec, f"{where}: spec")
     programs = _check_methods(environment, spec.observation, where)
@@ -220,7 +220,7 @@ def _check_methods(
 
     def shapes(method: str, function: Callable[..., Any], *arguments: Any) -> Any:
         programs[method] = lambda: jax.make_jaxpr(lambda *args: function(*args))(*arguments)
-        with _errors_named(f"{where}: {method}"):
+        with errors_named(f"{where}: {method}"):
             return jax.eval_shape(function, *arguments)
 
     key, action = jax.random.key(0), jax.ShapeDtypeStruct((), jnp.int32)
@@ -254,7 +254,7 @@ def _check_methods(
 
 
 @contextlib.contextmanager
-def _errors_named(where: str) -> Iterator[None]:
+def errors_named(where: str) -> Iterator[None]:
     """Raise errors of code outside jbrl as `JbrlError` with the place in that code."""
     try:
         yield

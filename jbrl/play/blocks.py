@@ -26,6 +26,7 @@ from jbrl.play.lifetimes import COPIES, LONGEST_BLOCK, HostArray, Lifetimes
 from jbrl.play.protocol import Chunk
 from jbrl.play.scheduler import Results, Scheduler
 from jbrl.play.timing import clocked, interrupts_deferred
+from jbrl.problems.recorder import scores_of
 from jbrl.rollout import faults
 from jbrl.rollout.contract import Measured, Sized, watched
 from jbrl.rollout.episodes import Lane, Rules
@@ -99,9 +100,9 @@ class LifetimeRun(Run):
         structure = jax.tree.structure(self.kept(played.states))
         problem: Any = self.protocol.test
         state, numbers = jax.tree.unflatten(structure, [leaf[part] for leaf in played.kept])
-        scores = np.asarray(problem.recorder.scores(state), np.float64)
-        metrics = problem.recorder.metrics(state)
         codes = played.faults[part]
+        scores = scores_of(problem.recorder, state, len(codes))
+        metrics = problem.recorder.metrics(state)
         failed, failure = codes != 0, ""
         if failed.any():
             scores = _without(failed, scores)

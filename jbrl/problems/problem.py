@@ -9,6 +9,7 @@ import dataclasses
 import hashlib
 import inspect
 import json
+import math
 from collections.abc import Callable
 from typing import Any, NamedTuple, TypeVar
 
@@ -17,10 +18,16 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from jbrl.base.errors import JbrlError, Register, check_count
+from jbrl.base.errors import JbrlError, Register, check_count, expect, shown
 from jbrl.base.plugins import is_outside, source_digest, summary
 from jbrl.base.schema import MetricFigure
-from jbrl.environments.environment import ENVIRONMENTS, Environment, as_arrays, check_environment
+from jbrl.environments.environment import (
+    ENVIRONMENTS,
+    Environment,
+    as_arrays,
+    check_environment,
+    errors_named,
+)
 from jbrl.environments.spec import Discrete, Episodes, Lifetime, Spec, Steps
 from jbrl.mdp.dirichlet import DirichletMDPs, check_mdps
 from jbrl.mdp.sampling import stream
@@ -166,9 +173,28 @@ class EnvironmentProblem(Problem):
         if self.together:
             _CHECKED.add(kind)
         object.__setattr__(self, "environment", environment)
+        self._check_rules(f"environment '{self.short_name}'")
         known = self.identity or identity(self.environment)
         content = json.dumps(known, sort_keys=True)
         object.__setattr__(self, "digest", hashlib.sha256(content.encode()).hexdigest())
+
+    def _check_rules(self, where: str) -> None:
+        lifetime, recorder = self.lifetime, self.recorder
+        expect(f"{where}: lifetime", lifetime, Lifetime, "for example jbrl.Episodes(100)")
+        methods = [getattr(recorder, name, None) for name in ("begin", "record", "scores")]
+        leaves = jax.tree.leaves(recorder)  # itself, where it is a class, or no record
+        arrays = [
+            isinstance(leaf, float | int | np.generic | np.ndarray | Array) for leaf in leaves
+        ]
+        if not all(map(callable, methods)) or not all(arrays):
+            raise JbrlError(
+                f"{where}: recorder = {shown(recorder)}: expected an instance of a class with "
+                "@jbrl.record, begin, record and scores, such as jbrl.EpisodeMean()"
+            )
+        with errors_named(f"{where}: typical_steps"):
+            typical = float(self.environment.typical_steps)
+        if not 0 < typical < math.inf:
+            raise JbrlError(f"{where}: typical_steps = {typical}: expected a number above 0")
 
     @property
     def spec(self) -> Spec:

@@ -14,6 +14,7 @@ from jax import Array, lax
 
 from jbrl import vectorize
 from jbrl.base import bsuite_sweep
+from jbrl.base.errors import JbrlError
 from jbrl.base.pytree import record, select, static
 from jbrl.environments.environment import Environment, Step
 
@@ -49,6 +50,21 @@ class Recorder(Protocol):
 
     def metrics(self, state: Any) -> dict[str, np.ndarray]:
         """Return other records of each lane, by name, [n] float64 each, from states as above."""
+
+
+def scores_of(recorder: Recorder, state: Any, n: int) -> np.ndarray:
+    """Return the scores of n lifetimes, [n] float64.
+
+    Raises:
+      JbrlError: the recorder returns other than n numbers.
+    """
+    scores = np.asarray(recorder.scores(state), np.float64)
+    if scores.shape != (n,):
+        raise JbrlError(
+            f"{type(recorder).__name__}.scores returned an array of shape {scores.shape}: expected "
+            f"({n},), one score for each lifetime"
+        )
+    return scores
 
 
 class Guarded:

@@ -25,7 +25,7 @@ from jbrl.environments.spec import Lifetime, Steps, check_discount
 from jbrl.mdp.dirichlet import has_unit_concentrations
 from jbrl.problems.prior import EnvironmentPrior, Prior
 from jbrl.problems.problem import DirichletProblem, EnvironmentProblem, Problem, check_same_sizes
-from jbrl.problems.recorder import EpisodeMean
+from jbrl.problems.recorder import EpisodeMean, scores_of
 from jbrl.rollout.contract import (
     Agent,
     MadeOfWeights,
@@ -66,7 +66,7 @@ class Simulated:
             states = jax.tree.map(
                 lambda v: np.asarray(v).reshape(-1, *v.shape[len(shape) :]), self.recorder
             )
-            values = recorder.scores(states)
+            values = scores_of(recorder, states, self.steps.size)
         return np.where(np.asarray(self.fault) == 0, values.reshape(shape), np.nan)
 
 

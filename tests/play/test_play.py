@@ -10,6 +10,7 @@ import jbrl
 from jbrl.agents import registry
 from jbrl.agents.bayes.mean_model import EpsilonGreedy
 from jbrl.base.errors import JbrlError
+from jbrl.base.pytree import record
 from jbrl.environments.spec import Episodes, Steps
 from jbrl.play.protocol import Protocol
 from jbrl.problems.lookup import problem
@@ -19,6 +20,11 @@ from jbrl.rollout.contract import as_arrays
 
 class Undecorated(jbrl.Agent):
     """Not registered."""
+
+
+def counting(**facts):
+    """An agent of which a count is none."""
+    return record(type("Counting", (jbrl.Agent,), facts))()
 
 
 SMALL = {"prior": "GC", "n_environments": 3, "horizon": 4}
@@ -46,6 +52,9 @@ def test_an_agent_is_played_by_its_name():
             registry.AGENTS["e-Greedy"].agent(epsilon=2.0),
             "EpsilonGreedy: epsilon = 2.0: expected a number from 0 up to 1",
         ),
+        (counting(lanes=0), "'Counting': lanes = 0: expected an integer from 1"),
+        (counting(lanes=2.5), "'Counting': lanes = 2.5: expected an integer from 1"),
+        (counting(version="b"), "'Counting': version = 'b': expected an integer from 0"),
         (3, 'agent = 3: expected an agent, or the name of one, for example "e-Greedy"'),
         (None, "agent = None: expected an agent, or the name of one"),
     ],

@@ -8,13 +8,14 @@ import numpy as np
 import pytest
 
 from jbrl.base.errors import JbrlError
+from jbrl.base.pytree import record
 from jbrl.environments.spec import Episodes, Steps
 from jbrl.environments.walks import Chain
 from jbrl.problems import lookup
 from jbrl.problems.lookup import problem
 from jbrl.problems.prior import EnvironmentPrior
 from jbrl.problems.problem import EnvironmentProblem, identity
-from jbrl.problems.recorder import EpisodeMean
+from jbrl.problems.recorder import EpisodeMean, scores_of
 
 NAMES = [
     ("Chain", "Chain", "Chain"),
@@ -165,6 +166,7 @@ import jax.numpy as jnp
 from jbrl.environments.environment import Environment, Step, register_environment
 from jbrl.environments.spec import Discrete, Episodes, Spec
 from jbrl.base.errors import JbrlError
+from jbrl.base.pytree import record
 from jbrl.mdp import sampling
 from jbrl.base.parameters import parameter
 
@@ -305,3 +307,27 @@ def test_a_file_that_has_changed_since_is_refused(write):
         JbrlError, match=r"coin_changed\.py has changed since it was imported: start Python anew"
     ):
         problem("coin_changed:Coin", folder)
+
+
+@pytest.mark.parametrize(
+    ("facts", "message"),
+    [
+        ({"lifetime": 50}, "lifetime = 50: expected for example jbrl.Episodes"),
+        ({"recorder": EpisodeMean}, "expected an instance of a class with @jbrl.record, begin, "),
+        ({"recorder": type("Mine", (EpisodeMean,), {})()}, "an instance of a class with @jbrl.rec"),
+        ({"recorder": 3}, "recorder = 3: expected an instance of a class"),
+        ({"typical_steps": "many"}, "typical_steps: ValueError: could not convert string"),
+        ({"typical_steps": float("nan")}, "typical_steps = nan: expected a number above 0"),
+    ],
+)
+def test_other_facts_of_a_problem_are_checked(facts, message):
+    typical = facts.pop("typical_steps", 1.0)
+    environment = record(type("Mine", (Chain,), {"typical_steps": typical}))()
+    with pytest.raises(JbrlError, match=f"^environment 'x': .*{message}"):
+        EnvironmentProblem("x", "x", environment, **facts)
+
+
+def test_a_recorder_returns_a_score_for_each_lifetime():
+    one = record(type("One", (EpisodeMean,), {"scores": lambda self, state: 1.0}))()
+    with pytest.raises(JbrlError, match=r"One.scores .* shape \(\): expected \(3,\)"):
+        scores_of(one, None, 3)
