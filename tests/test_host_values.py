@@ -149,9 +149,10 @@ def test_agents_of_jbrl_give_the_same_programs_each_time(name, prior):
     assert find_host_values(lambda: _programs(agent, prior)) is None
 
 
-def test_what_cannot_be_traced_is_left_to_those_who_run_it(prior):
+@pytest.mark.parametrize("error", [ValueError, SystemExit])
+def test_what_cannot_be_traced_is_left_to_those_who_run_it(error, prior):
     def fail(x):
-        raise ValueError("boom")
+        raise error("boom")
 
     check_host_values(made(fail, "act"), "mine:Mine", prior)
 

@@ -72,7 +72,7 @@ def refusal(method: str) -> str:
 
 def _traced(programs: Programs, generators: list[Any]) -> dict[str, Trace]:
     traces = {}
-    with _attempt(next(_attempts)), contextlib.suppress(Exception):
+    with _attempt(next(_attempts)), contextlib.suppress(Exception, SystemExit):
         before = _states(generators)
         for name, program in programs():
             after = _states(generators)

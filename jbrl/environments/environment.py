@@ -260,7 +260,7 @@ def errors_named(where: str) -> Iterator[None]:
         yield
     except JbrlError:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise JbrlError(f"{where}: {explained(error)}") from error
 
 

@@ -352,7 +352,7 @@ def lane_bytes(agent: Agent, protocol: Protocol) -> int:
                 else shapes_of(_reset, player, key, knowledge)
             )
             _LANE_BYTES[traced] = bytes_of(shapes)
-        except Exception:
+        except (Exception, SystemExit):
             _LANE_BYTES[traced] = 0
     return _LANE_BYTES[traced]
 

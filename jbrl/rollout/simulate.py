@@ -19,8 +19,9 @@ from jax import Array, lax
 
 from jbrl.base.errors import JbrlError, check_count, expect, shown
 from jbrl.base.parameters import check_parameters, plain
+from jbrl.base.plugins import is_outside
 from jbrl.base.pytree import record
-from jbrl.environments.environment import Environment, Tabular
+from jbrl.environments.environment import Environment, Tabular, check_environment
 from jbrl.environments.spec import Lifetime, Steps, check_discount
 from jbrl.mdp.dirichlet import has_unit_concentrations
 from jbrl.problems.prior import EnvironmentPrior, Prior
@@ -98,7 +99,7 @@ def simulate(
 
     Raises:
       JbrlError: an agent that cannot use what the prior offers, or that learns on the host; a prior
-        of other sizes than the environment; a parameter or a discount out of range, unless JAX
+        of other sizes than the environment; an environment of one's own that breaks the contract; a parameter or a discount out of range, unless JAX
         traces it; a lifetime that the problem does not know.
 
     >>> problem, agent = jbrl.problem("GC"), jbrl.agents.Random()
@@ -125,6 +126,8 @@ def simulate(
     if isinstance(environment, Problem):
         test, where = environment.prior(lifetime, discount), environment.short_name
     else:
+        if is_outside(type(environment)):
+            check_environment(environment, f"environment '{type(environment).__name__}'")
         test, where = EnvironmentPrior(environment, jnp.float32(1), lifetime), "environment"
     if prior is not None:
         check_same_sizes(prior, environment)

@@ -12,6 +12,7 @@ from jbrl.agents.bayes.mean_model import EpsilonGreedy
 from jbrl.base.errors import JbrlError
 from jbrl.base.pytree import record
 from jbrl.environments.spec import Episodes, Steps
+from jbrl.play.lifetimes import lane_bytes
 from jbrl.play.protocol import Protocol
 from jbrl.problems.lookup import problem
 from jbrl.rollout import episodes
@@ -62,6 +63,13 @@ def test_an_agent_is_played_by_its_name():
 def test_what_is_no_agent_is_refused(agent, message):
     with pytest.raises(JbrlError, match=re.escape(message)):
         jbrl.play(agent, **SMALL)
+
+
+def test_the_size_of_lanes_of_an_agent_that_leaves_is_not_known():
+    def leave(self, key, knowledge):
+        raise SystemExit(3)
+
+    assert lane_bytes(counting(reset=leave), Protocol(problem("GC"), problem("GC"))) == 0
 
 
 PRIOR, TEST = "ShortestPath(n_states=5)", "Chain(n_states=5)"

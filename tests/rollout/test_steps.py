@@ -224,3 +224,12 @@ def test_states_may_be_numbers_of_python():
         return jbrl.simulate(Sums(), Short(), jax.random.key(0), index, lifetime=EPISODES)
 
     assert jax.vmap(play)(jnp.arange(2)).scores().tolist() == [3, 3]
+
+
+def test_an_environment_that_leaves_is_refused():
+    def leave(self, key, state, action):
+        raise SystemExit(3)
+
+    leaving = record(type("Leaving", (Short,), {"step": leave}))()
+    with pytest.raises(jbrl.JbrlError, match="environment 'Leaving': step: SystemExit: 3"):
+        jbrl.simulate(Random(), leaving, jax.random.key(0))
