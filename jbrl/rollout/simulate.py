@@ -36,6 +36,7 @@ from jbrl.rollout.contract import (
     with_plain_numbers,
 )
 from jbrl.rollout.episodes import Rules, play_lifetime
+from jbrl.rollout.faults import nan_fault
 from jbrl.rollout.steps import Trajectory, discounted, draw_inputs, draw_rollout, play_steps
 
 
@@ -99,8 +100,9 @@ def simulate(
 
     Raises:
       JbrlError: an agent that cannot use what the prior offers, or that learns on the host; a prior
-        of other sizes than the environment; an environment of one's own that breaks the contract; a parameter or a discount out of range, unless JAX
-        traces it; a lifetime that the problem does not know.
+        of other sizes than the environment; an environment outside jbrl that breaks its contract; a
+        parameter or a discount out of range, unless JAX traces it; a lifetime that the problem does
+        not know.
 
     >>> problem, agent = jbrl.problem("GC"), jbrl.agents.Random()
     >>> one = lambda index: jbrl.simulate(agent, problem, problem.key(0), index)
@@ -138,6 +140,7 @@ def simulate(
     data: Any = lax.optimization_barrier((as_arrays(agent), told, test))
     agent, told, test = data
     knowledge = agent.train(jax.random.fold_in(key, 2**32 - 1), told)
+    unsound = nan_fault(() if knowledge is told else jax.tree.map(jnp.asarray, knowledge))
     if isinstance(environment, DirichletProblem | Tabular) and isinstance(lifetime, Steps):
         if isinstance(environment, DirichletProblem):
             unit = has_unit_concentrations(environment.mdps)
@@ -145,11 +148,13 @@ def simulate(
         else:
             inputs = draw_inputs(test.environment.mdp, key, index, lifetime.steps)
         trajectory, fault = play_steps(agent, knowledge, inputs, keep=record)
+        fault = jnp.where(unsound == 0, fault, unsound)
         return Simulated(jnp.int32(lifetime.steps), jnp.int32(0), fault, trajectory, None)
     recorder = environment.recorder if isinstance(environment, EnvironmentProblem) else None
     rules = Rules(agent, test.environment, recorder or EpisodeMean(), key, lifetime)
     lane = play_lifetime(rules, knowledge, index)
-    return Simulated(lane.steps, lane.episodes, lane.fault, None, lane.recorder)
+    fault = jnp.where(unsound == 0, lane.fault, unsound)
+    return Simulated(lane.steps, lane.episodes, fault, None, lane.recorder)
 
 
 def _check(key: Any, index: Any, lifetime: Any, prior: Any) -> None:

@@ -233,3 +233,11 @@ def test_an_environment_that_leaves_is_refused():
     leaving = record(type("Leaving", (Short,), {"step": leave}))()
     with pytest.raises(jbrl.JbrlError, match="environment 'Leaving': step: SystemExit: 3"):
         jbrl.simulate(Random(), leaving, jax.random.key(0))
+
+
+@pytest.mark.parametrize(("name", "lifetime"), [("GC", STEPS), ("Chain", EPISODES)])
+def test_nan_in_what_is_learned_is_a_fault(name, lifetime):
+    unsound = record(type("Unsound", (Sums,), {"train": lambda self, key, prior: jnp.nan}))()
+    problem = jbrl.problem(name)
+    simulated = jbrl.simulate(unsound, problem, problem.key(0), lifetime=lifetime)
+    assert simulated.fault != 0 and np.isnan(simulated.scores(problem))
