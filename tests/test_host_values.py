@@ -14,12 +14,12 @@ import pytest
 
 import jbrl
 from jbrl.agents import registry
-from jbrl.agents.registry import _programs, check_host_values
 from jbrl.base import host_values
 from jbrl.base.errors import JbrlError
 from jbrl.base.host_values import find_host_values
 from jbrl.environments.environment import check_environment
 from jbrl.play.protocol import Protocol
+from jbrl.rollout.programs import check_host_values, programs_of
 
 
 @jax.jit
@@ -144,9 +144,9 @@ def test_an_agent_that_keeps_to_its_key_is_accepted(kind, prior):
 @pytest.mark.parametrize("name", ["Random", "Optimal"])
 def test_agents_of_jbrl_give_the_same_programs_each_time(name, prior):
     agent = registry.AGENTS[name].agent()
-    traced = [name for name, _ in _programs(agent, prior)]
+    traced = [name for name, _ in programs_of(agent, prior)]
     assert traced == [*METHODS[:1], *(["reveal"] if name == "Optimal" else []), *METHODS[1:]]
-    assert find_host_values(lambda: _programs(agent, prior)) is None
+    assert find_host_values(lambda: programs_of(agent, prior)) is None
 
 
 @pytest.mark.parametrize("error", [ValueError, SystemExit])
@@ -194,7 +194,7 @@ def test_an_environment_that_takes_numbers_from_the_host_is_refused(method):
         check_environment(record(Frozen)(), "environment 'mine'")
 
 
-def test_a_study_and_play_refuse_it(tmp_path, monkeypatch):
+def test_a_study_play_and_simulate_refuse_it(tmp_path, monkeypatch):
     monkeypatch.setattr(registry, "AGENTS", dict(registry.AGENTS))
     (tmp_path / "frozen_agent.py").write_text(
         "import jbrl, jax.numpy as jnp, numpy as np\n\n"
@@ -216,5 +216,11 @@ def test_a_study_and_play_refuse_it(tmp_path, monkeypatch):
         ),
     ):
         jbrl.run(study, tmp_path / "out")
-    with pytest.raises(JbrlError, match="Frozen: act uses random numbers or times of the host"):
-        jbrl.play("frozen_agent:Frozen", test="GC", n_environments=2, horizon=2)
+    gc, frozen = jbrl.problem("GC"), registry.AGENTS["Frozen"].agent()
+    for play in (
+        lambda: jbrl.play("frozen_agent:Frozen", test="GC", n_environments=2, horizon=2),
+        lambda: jbrl.simulate(frozen, gc, gc.key(0)),
+        lambda: jax.jit(jax.vmap(lambda i: jbrl.simulate(frozen, gc, gc.key(0), i)))(jnp.arange(2)),
+    ):
+        with pytest.raises(JbrlError, match="Frozen: act uses random numbers or times of the host"):
+            play()

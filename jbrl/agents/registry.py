@@ -1,21 +1,18 @@
 """The register of agents, their checks on the host, and agents by name."""
 
 import dataclasses
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar, dataclass_transform
 
 import jax
-import jax.numpy as jnp
 
 from jbrl.agents.complete import played_agent
 from jbrl.base.errors import JbrlError, Register, check_count, expect, nearest, shown, with_hints
-from jbrl.base.host_values import find_host_values, refusal
 from jbrl.base.parameters import check_parameters
 from jbrl.base.plugins import find_class, is_outside, source_digest, summary
 from jbrl.base.pytree import record
-from jbrl.problems.prior import Prior
-from jbrl.rollout.contract import Agent, OfflineSearch, Oracle, Stepwise, Transition, as_arrays
+from jbrl.rollout.contract import Agent
 
 
 @dataclasses.dataclass(frozen=True)
@@ -131,51 +128,3 @@ def check_record(cls: type[Agent], name: str) -> None:
         )
     check_count(f"'{name}': lanes", made.lanes)
     check_count(f"'{name}': version", made.version, low=0)
-
-
-def check_host_values(agent: Agent, name: str, prior: Prior) -> None:
-    """Refuse an agent outside jbrl whose traced methods take random numbers or times from the host.
-
-    Raises:
-      JbrlError: names the method.
-    """
-    base = played_agent(agent)
-    if not is_outside(type(base)):
-        return
-    frozen = find_host_values(lambda: _programs(base, prior))
-    if frozen:
-        raise JbrlError(f"{name}: {refusal(frozen)}")
-
-
-def _programs(agent: Agent, prior: Prior) -> Iterator[tuple[str, Any]]:
-    """Trace the methods of an agent: their names and programs."""
-    player: Any = as_arrays(agent)
-    shape: Any = jax.ShapeDtypeStruct
-    key, spec = jax.eval_shape(lambda: jax.random.key(0)), prior.spec
-    seen = shape(spec.observation.shape, spec.observation.dtype)
-    number, truth, reward = (shape((), dtype) for dtype in (jnp.int32, jnp.bool_, jnp.float32))
-    transition = Transition(seen, number, reward, seen, truth, truth)
-
-    def trace(method: str, *given: Any) -> tuple[tuple[str, Any], Any]:
-        """Return a method's name and program, and the shapes of what it returns."""
-        traced = jax.make_jaxpr(lambda a, *given: getattr(a, method)(*given), return_shape=True)
-        program, result = traced(player, *given)
-        return (method, program), result
-
-    knowledge: Any = prior
-    if not isinstance(player, OfflineSearch):
-        program, knowledge = trace("train", key, prior)
-        yield program
-    if isinstance(player, Oracle):
-        environment = jax.eval_shape(lambda p, k: p.sample(k), prior, key)
-        program, knowledge = trace("reveal", knowledge, environment)
-        yield program
-    program, state = trace("reset", key, knowledge)
-    yield program
-    program, (_, state) = trace("act", key, state, seen)
-    yield program
-    yield trace("observe", key, state, transition)[0]
-    if isinstance(player, Stepwise):
-        yield trace("add_transition", state, transition)[0]
-        yield trace("improve", state)[0]
-        yield trace("converged", state)[0]

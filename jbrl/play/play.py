@@ -10,13 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from jbrl.agents.complete import Complete, played_agent
-from jbrl.agents.registry import (
-    check_agent,
-    check_host_values,
-    check_record,
-    find_agent,
-    shown_name,
-)
+from jbrl.agents.registry import check_agent, check_record, find_agent, shown_name
 from jbrl.base.errors import JbrlError, shown
 from jbrl.base.notebook import Bar
 from jbrl.environments.environment import Environment
@@ -32,6 +26,7 @@ from jbrl.problems.hosted import HostProblem, host_problem, is_host_environment
 from jbrl.problems.lookup import name_of, problem
 from jbrl.problems.problem import Problem
 from jbrl.rollout.contract import Agent, MadeOfWeights, OfflineSearch, with_plain_numbers
+from jbrl.rollout.programs import check_host_values
 
 LOOK = 64  # decisions on the host after which it is seen whether to go on
 
@@ -123,7 +118,7 @@ def play(
         discount,
     )
     protocol.check_agent(agent, name)
-    check_host_values(agent, name, protocol.agent_prior())
+    check_host_values(played_agent(agent), name, protocol.agent_prior())
     run = make_run(agent, protocol, record=record)
     parts = _parts(run, name)
     return played(

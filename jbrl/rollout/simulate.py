@@ -37,6 +37,7 @@ from jbrl.rollout.contract import (
 )
 from jbrl.rollout.episodes import Rules, play_lifetime
 from jbrl.rollout.faults import nan_fault
+from jbrl.rollout.programs import check_host_values
 from jbrl.rollout.steps import Trajectory, discounted, draw_inputs, draw_rollout, play_steps
 
 
@@ -99,10 +100,10 @@ def simulate(
       record: keep states and actions of T decisions in a finite MDP as well as rewards.
 
     Raises:
-      JbrlError: an agent that cannot use what the prior offers, or that learns on the host; a prior
-        of other sizes than the environment; an environment outside jbrl that breaks its contract; a
-        parameter or a discount out of range, unless JAX traces it; a lifetime that the problem does
-        not know.
+      JbrlError: an agent that cannot use what the prior offers, that learns on the host, or that
+        takes random numbers or times from the host; a prior of other sizes than the environment; an
+        environment outside jbrl that breaks its contract; a parameter or a discount out of range,
+        unless JAX traces it; a lifetime that the problem does not know.
 
     >>> problem, agent = jbrl.problem("GC"), jbrl.agents.Random()
     >>> one = lambda index: jbrl.simulate(agent, problem, problem.key(0), index)
@@ -135,6 +136,7 @@ def simulate(
         check_same_sizes(prior, environment)
     told = prior.prior(lifetime, discount) if isinstance(prior, Problem) else prior or test
     check_requirements(agent, name, told, where)
+    check_host_values(agent, name, told)
     index = jnp.asarray(index, jnp.int32)
     # data, not constants that the compiler would compute with in another way
     data: Any = lax.optimization_barrier((as_arrays(agent), told, test))

@@ -15,8 +15,8 @@ import numpy as np
 import pandas as pd
 from jax import Array
 
-from jbrl.agents.complete import build
-from jbrl.agents.registry import check_host_values, find_agent
+from jbrl.agents.complete import build, played_agent
+from jbrl.agents.registry import find_agent
 from jbrl.base.errors import JbrlError, as_path, nearest, shown
 from jbrl.base.files import read_toml
 from jbrl.environments.spec import Lifetime, Steps
@@ -28,6 +28,7 @@ from jbrl.play.unit import Unit
 from jbrl.problems.lookup import listed, members, problem
 from jbrl.problems.problem import DirichletProblem, Problem
 from jbrl.rollout.contract import Agent, DrawsParameters, cost
+from jbrl.rollout.programs import check_host_values
 from jbrl.study.storage.files import under
 from jbrl.study.tables import AgentTable, ExperimentTable, Settings, checked, given
 
@@ -196,7 +197,7 @@ class Study:
         """Trace each algorithm once for each prior, not for each of its parameters and seeds."""
         checked = (name, protocol.prior.digest)
         if checked not in self._traced:
-            check_host_values(agent, name, protocol.agent_prior())
+            check_host_values(played_agent(agent), name, protocol.agent_prior())
             self._traced.add(checked)
 
     def _unit(
