@@ -66,6 +66,7 @@ from jbrl.problems.hosted import HostProblem, host_problem, is_host_environment
 from jbrl.problems.lookup import problem as find_problem
 from jbrl.problems.prior import Prior
 from jbrl.problems.problem import DirichletProblem, Problem
+from jbrl.rollout import faults
 from jbrl.rollout.contract import Agent, MadeOfWeights, as_arrays
 from jbrl.study.file import recorded_study
 from jbrl.study.progress import Progress
@@ -552,7 +553,7 @@ def _rebuilt(place: Path, about: dict[str, Any], arrays: dict[str, np.ndarray]) 
     knowledge: Any = prior
     if _trains(agent):
         leaves = [arrays[name] for name in sorted(arrays) if name.startswith("knowledge/")]
-        shapes = compilation.shapes_of(offline.train, agent, jax.random.key(0), prior)
+        shapes = compilation.shapes_of(faults.train, agent, jax.random.key(0), prior)
         knowledge = read_knowledge(place, leaves, shapes)
     latency = about["latency"]
     return Policy(

@@ -8,6 +8,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pandas as pd
 import pytest
@@ -406,6 +408,12 @@ WIDE = pd.DataFrame(np.zeros((1, 50_000)))
         (lambda: jbrl.problem("GC").key("a"), "seed = 'a': expected an integer from 0"),
         (lambda: simulated(key="key"), "key = 'key': expected a key of JAX, as problem.key("),
         (lambda: simulated(index=1.5), "index = 1.5: expected an integer from 0"),
+        (lambda: simulated(index=jnp.float32(1.7)), "index = 1.70000004768371"),
+        (lambda: simulated(index=jnp.arange(3)), "index = Array([0, 1, 2], dtype=int32): expected"),
+        (
+            lambda: jax.vmap(lambda i: simulated(index=i))(jnp.ones(2)),
+            "index = float32[]: expected",
+        ),
         (lambda: simulated(lifetime=10), "lifetime = 10: expected for example jbrl.Steps(250)"),
         (lambda: simulated(agent=jbrl.agents.BEB(beta=-1.0)), "BEB: beta = -1.0: expected a n"),
         (lambda: simulated(discount=2), "discount = 2: expected a number from 0 up to"),

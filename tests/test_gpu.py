@@ -24,6 +24,7 @@ from jbrl.play import offline
 from jbrl.play.experiment import Run
 from jbrl.play.protocol import Protocol
 from jbrl.problems.lookup import problem
+from jbrl.rollout import faults
 from jbrl.rollout.contract import OfflineSearch
 from jbrl.rollout.simulate import simulate
 from jbrl.study import selftest
@@ -115,7 +116,7 @@ def trials(name: str) -> tuple[Callable[..., Any], tuple[Any, ...]]:
     if name == "OPPS-DS":
         tried = formula_policies([e for e in formula_set("F3") if len(e.variables) == 2][:4])
     prior = problem("GC").prior(Steps(3), 0.9)
-    knowledge = jax.eval_shape(offline.train, jax.tree.map(lambda v: v[0], tried), KEY, prior)
+    knowledge = jax.eval_shape(faults.train, jax.tree.map(lambda v: v[0], tried), KEY, prior)
     numbers = jnp.arange(4)
     inputs = ((knowledge, prior, KEY), (tried, numbers, numbers))
     return jax.vmap(offline._trial, (None, 0)), inputs

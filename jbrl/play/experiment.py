@@ -23,7 +23,7 @@ from jbrl.environments.spec import Steps
 from jbrl.mdp.dirichlet import has_unit_concentrations
 from jbrl.play import batching, compilation
 from jbrl.play.compilation import Program
-from jbrl.play.offline import Learned, SearchCheckpoint, Trials, learn, train
+from jbrl.play.offline import Learned, SearchCheckpoint, Trials, learn
 from jbrl.play.protocol import Chunk, Protocol, Trained, joined
 from jbrl.play.resources import Resources
 from jbrl.play.scheduler import Results, Scheduler
@@ -32,7 +32,7 @@ from jbrl.play.timing import Duration, clocked, known, timed_repeatedly
 from jbrl.play.unit import LATENCY_DECISIONS
 from jbrl.problems.prior import DirichletPrior
 from jbrl.rollout.contract import Agent, OfflineSearch, Oracle, as_arrays
-from jbrl.rollout.faults import ILLEGAL_ACTION, begin, nan_path, said_of_nan
+from jbrl.rollout.faults import ILLEGAL_ACTION, begin, nan_path, said_of_nan, train
 from jbrl.rollout.steps import RolloutInputs, Trajectory, discounted, draw_rollout, play_steps
 
 TIMED_DECISIONS = 25  # of each trajectory that is played for its time alone

@@ -23,12 +23,12 @@ from jbrl.base.pytree import record, static
 from jbrl.environments.spec import Lifetime
 from jbrl.play import batching
 from jbrl.play.compilation import shapes_of
-from jbrl.play.offline import train
 from jbrl.play.protocol import Protocol
 from jbrl.play.resources import Resources, power_below
 from jbrl.rollout import episodes
 from jbrl.rollout.contract import SECONDS_PER_STEP, Agent, OfflineSearch, as_arrays, cost
 from jbrl.rollout.episodes import Lane, Rules
+from jbrl.rollout.faults import train
 
 GROUP_BYTES = 1 << 18  # of the states of one group on a CPU: what stays in the cache of a core
 NARROWEST = 16  # lanes of a group: fewer would not pay for calling the operations of a step

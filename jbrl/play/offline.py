@@ -15,9 +15,9 @@ from jbrl.base.errors import JbrlError
 from jbrl.mdp.dirichlet import has_unit_concentrations
 from jbrl.play import batching, compilation
 from jbrl.play.timing import since
-from jbrl.problems.prior import DirichletPrior, Prior
+from jbrl.problems.prior import DirichletPrior
 from jbrl.rollout.contract import Agent, Findings, OfflineSearch
-from jbrl.rollout.faults import ILLEGAL_ACTION, traced
+from jbrl.rollout.faults import ILLEGAL_ACTION, train
 from jbrl.rollout.steps import discounted, draw_rollout, play_steps
 
 # on each CPU device: fewer than where MDPs are played, since the first rounds of a search request
@@ -286,11 +286,6 @@ def learn(
 
 
 # What follows is traced: functions of (what all lanes share, what belongs to one).
-
-
-def train(agent: Agent, key: Array, prior: Prior) -> Any:
-    """Return what the agent learns from the prior."""
-    return traced(agent, "train", key, prior)
 
 
 def _trial(

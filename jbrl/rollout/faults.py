@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from jbrl import vectorize
-from jbrl.base.errors import JbrlError
+from jbrl.base.errors import JbrlError, shown
 from jbrl.base.plugins import explained
 from jbrl.environments.environment import Environment
 from jbrl.rollout.contract import DrawsParameters, Oracle
@@ -119,9 +119,9 @@ def act(
             "return action, state"
         )
     chosen, state = returned
-    if jnp.shape(chosen) != () or jnp.result_type(chosen) != jnp.int32:
+    if not (_is_array(chosen) and jnp.shape(chosen) == () and jnp.result_type(chosen) == jnp.int32):
         raise JbrlError(
-            f"{type(agent).__name__}.act returned {jax.typeof(chosen)}: expected one action as a "
+            f"{type(agent).__name__}.act returned {_kind(chosen)}: expected one action as a "
             "scalar int32"
         )
     action = jnp.clip(chosen, 0, n_actions - 1)
@@ -139,6 +139,32 @@ def traced(agent: Any, method: str, *given: Any) -> Any:
         return getattr(agent, method)(*given)
     except jax.errors.JAXTypeError as error:
         raise JbrlError(f"{type(agent).__name__}.{method}: {explained(error)}") from error
+
+
+def train(agent: Any, key: Array, prior: Any) -> Any:
+    """Return what an agent learns from the prior, while it is traced.
+
+    Raises:
+      JbrlError: something else than arrays and numbers, or as `traced`.
+    """
+    knowledge = traced(agent, "train", key, prior)
+    for path, leaf in jax.tree.leaves_with_path(knowledge):
+        if not _is_array(leaf):
+            field = jax.tree_util.keystr(path)
+            raise JbrlError(
+                f"{type(agent).__name__}.train returned {shown(leaf)}"
+                f"{f' in {field}' if field else ''}: expected arrays and numbers"
+            )
+    return knowledge
+
+
+def _is_array(value: Any) -> bool:
+    """Return whether a value is an array or a number to JAX."""
+    try:
+        jax.typeof(value)
+    except TypeError:
+        return False
+    return True
 
 
 def _kind(value: Any) -> str:

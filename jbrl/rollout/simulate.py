@@ -36,7 +36,7 @@ from jbrl.rollout.contract import (
     with_plain_numbers,
 )
 from jbrl.rollout.episodes import Rules, play_lifetime
-from jbrl.rollout.faults import nan_fault
+from jbrl.rollout.faults import nan_fault, train
 from jbrl.rollout.programs import check_host_values
 from jbrl.rollout.steps import Trajectory, discounted, draw_inputs, draw_rollout, play_steps
 
@@ -141,7 +141,7 @@ def simulate(
     # data, not constants that the compiler would compute with in another way
     data: Any = lax.optimization_barrier((as_arrays(agent), told, test))
     agent, told, test = data
-    knowledge = agent.train(jax.random.fold_in(key, 2**32 - 1), told)
+    knowledge = train(agent, jax.random.fold_in(key, 2**32 - 1), told)
     unsound = nan_fault(() if knowledge is told else jax.tree.map(jnp.asarray, knowledge))
     if isinstance(environment, DirichletProblem | Tabular) and isinstance(lifetime, Steps):
         if isinstance(environment, DirichletProblem):
@@ -162,8 +162,10 @@ def simulate(
 def _check(key: Any, index: Any, lifetime: Any, prior: Any) -> None:
     """Refuse arguments of `simulate` of another kind; values that JAX traces are not known."""
     expect("key", key, Array | np.ndarray, "a key of JAX, as problem.key(seed) returns it")
-    if not hasattr(index, "dtype"):
-        check_count("index", index, low=0)
+    if not isinstance(index, jax.core.Tracer):
+        check_count("index", plain(index), low=0)
+    elif index.shape or not jnp.issubdtype(index.dtype, jnp.integer):
+        raise JbrlError(f"index = {index.aval}: expected one integer; jax.vmap maps over several")
     expect("lifetime", lifetime, Lifetime, "for example jbrl.Steps(250) or jbrl.Episodes(10)")
     expect("prior", prior, Prior | Problem | None, "a problem or a prior")
 

@@ -1,6 +1,7 @@
 """Faults found in the states of a lifetime after its end."""
 
 import functools
+import re
 
 import jax
 import jax.numpy as jnp
@@ -81,3 +82,25 @@ def test_lanes_are_told_apart() -> None:
         find = functools.partial(faults.nan_fault, lanes_last=lanes_last)
         codes = jax.jit(jax.vmap(find))(given)
         np.testing.assert_array_equal(codes, [0, faults.NAN, faults.NAN + 1])
+
+
+@pytest.mark.parametrize(
+    ("returned", "words"),
+    [
+        ((jnp.float32(0), jnp.int32(0)), "float32[]: expected one action as a scalar int32"),
+        (({"q": jnp.ones(2)}, jnp.int32(0)), "dict: expected one action as a scalar int32"),
+        ((jnp.zeros(2, jnp.int32), 0), "int32[2]: expected one action as a scalar int32"),
+    ],
+)
+def test_what_is_no_action_is_named(returned: tuple, words: str) -> None:
+    agent = type("Swaps", (), {"act": lambda self, key, state, observation: returned})()
+    with pytest.raises(JbrlError, match=re.escape(f"Swaps.act returned {words}")):
+        faults.act(agent, jax.random.key(0), None, jnp.int32(0), 2)
+
+
+def test_what_is_learned_are_arrays() -> None:
+    agent = type("Says", (), {"train": lambda self, key, prior: prior})()
+    known = {"a": jnp.ones(2), "b": 1.0, "key": jax.random.key(0), "none": None}
+    assert faults.train(agent, jax.random.key(0), known) is known
+    with pytest.raises(JbrlError, match=r"Says.train returned 'yes' in \['c'\]: expected arrays"):
+        faults.train(agent, jax.random.key(0), known | {"c": "yes"})
