@@ -19,7 +19,7 @@ from jbrl.base.errors import JbrlError
 from jbrl.base.host_values import find_host_values
 from jbrl.environments.environment import check_environment
 from jbrl.play.protocol import Protocol
-from jbrl.rollout.programs import check_host_values, programs_of
+from jbrl.rollout.faults import check_host_values, programs_of
 
 
 @jax.jit

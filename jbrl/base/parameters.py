@@ -8,7 +8,6 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-import jax
 import numpy as np
 
 from jbrl.base.errors import JbrlError, nearest, shown
@@ -66,15 +65,6 @@ def check_parameters(cls: type, values: dict[str, Any], where: str) -> dict[str,
         name: _checked(field, values.get(name, field.default), f"{where}: {name}")
         for name, field in fields.items()
     }
-
-
-def plain(value: Any) -> Any:
-    """Return the number in an array of one or in a scalar of NumPy as Python has it, all else,
-    what JAX traces included, as it is.
-    """
-    kind = getattr(getattr(value, "dtype", None), "kind", "")
-    traced = isinstance(value, jax.core.Tracer)
-    return value.item() if kind and kind in "biuf" and not value.ndim and not traced else value
 
 
 def check_known(

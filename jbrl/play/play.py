@@ -26,7 +26,7 @@ from jbrl.problems.hosted import HostProblem, host_problem, is_host_environment
 from jbrl.problems.lookup import name_of, problem
 from jbrl.problems.problem import Problem
 from jbrl.rollout.contract import Agent, MadeOfWeights, OfflineSearch, with_plain_numbers
-from jbrl.rollout.programs import check_host_values
+from jbrl.rollout.faults import check_host_values
 
 LOOK = 64  # decisions on the host after which it is seen whether to go on
 

@@ -25,7 +25,6 @@ from typing_extensions import TypeVar
 
 from jbrl import vectorize
 from jbrl.base.errors import JbrlError
-from jbrl.base.parameters import plain
 from jbrl.base.pytree import record
 from jbrl.environments.environment import Environment
 from jbrl.environments.spec import Box, Discrete, OneHot, Spec
@@ -408,6 +407,15 @@ def as_arrays(agent: Agent) -> Agent:
     kinds = {float: jnp.float32, int: jnp.int32, bool: jnp.bool_}
     player = agent.player() if isinstance(agent, Compiled) else agent
     return jax.tree.map(lambda v: jnp.asarray(v, kinds[type(v)]) if type(v) in kinds else v, player)
+
+
+def plain(value: Any) -> Any:
+    """Return the number in an array of one or in a scalar of NumPy as Python has it, all else,
+    what JAX traces included, as it is.
+    """
+    kind = getattr(getattr(value, "dtype", None), "kind", "")
+    traced = isinstance(value, jax.core.Tracer)
+    return value.item() if kind and kind in "biuf" and not value.ndim and not traced else value
 
 
 def with_plain_numbers(agent: Agent) -> Agent:

@@ -18,7 +18,7 @@ import numpy.typing as npt
 from jax import Array, lax
 
 from jbrl.base.errors import JbrlError, check_count, expect, shown
-from jbrl.base.parameters import check_parameters, plain
+from jbrl.base.parameters import check_parameters
 from jbrl.base.plugins import is_outside
 from jbrl.base.pytree import record
 from jbrl.environments.environment import Environment, Tabular, check_environment
@@ -33,11 +33,11 @@ from jbrl.rollout.contract import (
     OfflineSearch,
     as_arrays,
     check_requirements,
+    plain,
     with_plain_numbers,
 )
 from jbrl.rollout.episodes import Rules, play_lifetime
-from jbrl.rollout.faults import nan_fault, train
-from jbrl.rollout.programs import check_host_values
+from jbrl.rollout.faults import check_host_values, nan_fault, train
 from jbrl.rollout.steps import Trajectory, discounted, draw_inputs, draw_rollout, play_steps
 
 

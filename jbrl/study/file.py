@@ -28,7 +28,7 @@ from jbrl.play.unit import Unit
 from jbrl.problems.lookup import listed, members, problem
 from jbrl.problems.problem import DirichletProblem, Problem
 from jbrl.rollout.contract import Agent, DrawsParameters, cost
-from jbrl.rollout.programs import check_host_values
+from jbrl.rollout.faults import check_host_values
 from jbrl.study.storage.files import under
 from jbrl.study.tables import AgentTable, ExperimentTable, Settings, checked, given
 
