@@ -139,10 +139,11 @@ class Bracket:
 
     @property
     def certified(self) -> bool:
-        """Return whether both ends hold at their confidence whatever the distribution of
-        returns is.
+        """Return whether both ends are finite and hold at their confidence whatever the
+        distribution of returns is.
         """
-        return {self.lower_end.assumes, self.upper_end.assumes} <= CERTIFYING
+        assumed = {self.lower_end.assumes, self.upper_end.assumes}
+        return assumed <= CERTIFYING and math.isfinite(self.width)
 
     @property
     def close(self) -> bool:
@@ -392,8 +393,12 @@ class _Work:
             self.progress(step, number + 1, REPLICATIONS)
         replications = [_replication(piece) for piece in made]
         samples = np.array([one.value for one in replications])
+        shown_value = float(np.mean([one.clairvoyant for one in replications]))
+        value = float(samples.mean() + way.margin(replications, n_mdps))
+        if not (math.isfinite(value) and value <= ceiling.value):
+            return self._repeating(ceiling), shown_value
         found = End(
-            float(samples.mean() + way.margin(replications, n_mdps)),
+            value,
             ONE_SIDED,
             float(samples.mean()),
             standard_error(samples),
@@ -401,8 +406,6 @@ class _Work:
             way.assumes,
             choosing + sum(piece["seconds"] for piece in made),
         )
-        shown_value = float(np.mean([one.clairvoyant for one in replications]))
-        found = min(found, ceiling, key=lambda one: one.value)
         return self._repeating(found), shown_value
 
     def _repeating(self, end: End) -> End:

@@ -27,6 +27,7 @@ from jbrl.mdp.model import Block, Model, sweep
 
 MOST_FREE = qmc.Sobol.MAXDIM  # free transition probabilities, each a dimension of a sequence
 SMALLEST_LOG = -700.0  # of a probability: below, exp() is 0 in double precision
+GREATEST_LOG = 709.78  # above, exp() is infinite in double precision
 MOST_SQUARED = 40  # variables of which products of two are used
 MOST_VERTICES = 2**15  # of the probabilities of a control function that are tried
 CHUNK = 1024  # MDPs at a time
@@ -414,18 +415,19 @@ def _add(
             means_of_kind[cell] += product.reshape(means_of_kind[cell].shape)
 
 
-def _mean_likelihood(counts: np.ndarray, log_rows: np.ndarray) -> np.ndarray:
+def _mean_likelihood(counts: np.ndarray, log_rows: np.ndarray, logs: np.ndarray) -> np.ndarray:
     """Return the likelihood of counts, [n, M], on average over all ways to assign rows to them: the
     permanent of the likelihoods of each with each, by subsets.
 
     Args:
       counts: [n, A, K].
       log_rows: [A, K, M].
+      logs: of what the likelihood of each row of counts is divided by, [n, A].
     """
     a = len(log_rows)
     by_subset = {0: np.ones((len(counts), log_rows.shape[-1]))}
     for number in range(a):
-        each = [np.exp(counts[:, number] @ row) for row in log_rows]
+        each = [np.exp(counts[:, number] @ row - logs[:, number, None]) for row in log_rows]
         larger: dict[int, np.ndarray] = {}
         for taken, value in by_subset.items():
             for row in range(a):
@@ -472,10 +474,13 @@ class Weights:
         if (number, total) not in self._found:
             splits, log_rows = self._layers.blocks[number].splits(total), self._log_rows[number]
             counts = splits.counts.astype(np.float64)
-            weights = np.exp(-splits.log_probability)[:, None] * np.ones(self._width)
+            log = splits.log_probability
+            rare = log < -GREATEST_LOG  # divided row by row, as exp() would overflow
+            logs = np.where(rare[:, None], splits.log_probability_of_rows, 0.0)
+            weights = np.exp(np.where(rare, 0.0, -log))[:, None] * np.ones(self._width)
             for group in splits.block.groups:
                 some = list(group)
-                weights *= _mean_likelihood(counts[:, some], log_rows[some])
+                weights *= _mean_likelihood(counts[:, some], log_rows[some], logs[:, some])
             self._found[number, total] = weights.astype(np.float32)
         return self._found[number, total]
 

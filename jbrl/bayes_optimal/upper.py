@@ -127,15 +127,23 @@ class Race:
             if not n_mdps:
                 break
             deeper = math.log(decisions / self.shallow) if self.shallow else 0.0
-            end = first.value - fall * deeper + way.margin([first] * REPLICATIONS, n_mdps)
+            end = _end(way, first.value - fall * deeper, first, n_mdps)
             plans.append(_Plan(way, n_mdps, pace, end))
         return min(plans, key=lambda plan: plan.end, default=None)
 
     def _again(self, plan: _Plan) -> _Plan:
         """Return a plan with what a trial of it says."""
         made, pace = self._timed(plan.way, max(plan.way.least, plan.n_mdps // TRIED))
-        end = made.value + plan.way.margin([made] * REPLICATIONS, plan.n_mdps)
+        end = _end(plan.way, made.value, made, plan.n_mdps)
         return dataclasses.replace(plan, pace=pace, end=end)
+
+
+def _end(way: Way, value: float, made: Replication, n_mdps: int) -> float:
+    """Return the end that replications like `made` give whose average is `value`; infinite where a
+    number that it rests on is not finite.
+    """
+    end = value + way.margin([made] * REPLICATIONS, n_mdps)
+    return end if math.isfinite(end) else math.inf
 
 
 def lowest(ways: Sequence[Way], trial: Trial) -> Way:
@@ -143,7 +151,7 @@ def lowest(ways: Sequence[Way], trial: Trial) -> Way:
 
     def end(way: Way) -> float:
         made = trial(way, way.usual)
-        return made.value + way.margin([made] * REPLICATIONS, way.usual)
+        return _end(way, made.value, made, way.usual)
 
     return min(ways, key=end)
 

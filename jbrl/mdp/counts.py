@@ -50,14 +50,25 @@ class Splits:
 
         That of the Dirichlet-multinomial distribution, without the number of orders.
         """
+        entries, rows = self._log_parts
+        return entries.sum((-1, -2)) + rows.sum(-1)
+
+    @cached_property
+    def log_probability_of_rows(self) -> np.ndarray:
+        """Return the part of each row in `log_probability`: [n, A] float64."""
+        entries, rows = self._log_parts
+        return entries.sum(-1) + rows
+
+    @property
+    def _log_parts(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return what concerns each count, [n, A, K], and the sum of each row, [n, A]."""
         prior = self.block.concentrations
         after = prior + self.counts
         some = prior > 0
         entries = np.where(
             some, gammaln(np.where(some, after, 1)) - gammaln(np.where(some, prior, 1)), 0.0
         )
-        rows = gammaln(prior.sum(-1)) - gammaln(after.sum(-1))
-        return entries.sum((-1, -2)) + rows.sum(-1)
+        return entries, gammaln(prior.sum(-1)) - gammaln(after.sum(-1))
 
 
 class BlockCounts:

@@ -8,6 +8,7 @@ import pytest
 from jbrl.bayes_optimal import samples
 from jbrl.bayes_optimal.samples import (
     Control,
+    Weights,
     estimate,
     first_moments,
     fit_control,
@@ -138,6 +139,21 @@ def test_what_an_mdp_adds_to_a_policy_is_a_mean_of_its_values():
         mdp = samples.draw(model, 1, seed)
         leaves = estimate(layers, layers.layer(4), mdp, np.ones((2, 1)), nothing, 1)
         assert solve(layers, 4, leaves, DISCOUNT, 1) == pytest.approx(DISCOUNT**4, rel=1e-5)
+
+
+@pytest.mark.parametrize("k", range(7, 13))
+def test_weights_of_outcomes_that_are_very_rare_are_finite(k):
+    """After 60 or 100 of them the probability of counts is less than double precision holds."""
+    weights = np.array([[[1, 10.0**k], [1, 10.0**k]], [[1, 0], [1, 0]]])
+    layers = Layers(make_model(distribution(weights, 0 * weights, 0)))
+    chance = np.array([1, 10, 20]) / 10.0**k
+    log_rows = np.log(np.array([[chance, 1 - chance]] * 2))  # both rows alike
+    for total in ((60, 0), (100, 0), (60, 40)):
+        splits = layers.blocks[0].splits(total)
+        logs = splits.counts.astype(float).sum(1) @ log_rows[0] - splits.log_probability[:, None]
+        found = Weights(layers, [log_rows]).of(0, total)
+        np.testing.assert_allclose(found, np.exp(logs), rtol=1e-4, atol=1e-30)
+        assert found.max() > 1  # where outcomes are less rare than on average
 
 
 @pytest.mark.parametrize("most", [2**15, 8])

@@ -1,5 +1,6 @@
 """Samples of a bracket serve one purpose each, and its ends are limits at 97.5 %."""
 
+import dataclasses
 from types import SimpleNamespace
 from typing import Any
 
@@ -109,3 +110,15 @@ def test_ends_are_limits_of_what_certifies_them(stages):
     assert found.certified
     assert found.lower_end.confidence == found.upper_end.confidence == 0.975
     assert (found.lower_end.assumes, found.upper_end.assumes) == (bracket.RANGE, bracket.RANGE)
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_an_estimate_that_is_not_finite_is_replaced(value, stages, monkeypatch):
+    """By the end that needs no sample."""
+    monkeypatch.setattr(LookAhead, "replication", lambda *_: Replication(value, value))
+    monkeypatch.setattr(bracket, "lowest", lambda ways, _: ways[0])
+    found = bound()
+    assert np.isfinite(found.upper)
+    assert found.upper_end.confidence == 1
+    assert found.certified
+    assert not dataclasses.replace(found, upper=value).certified

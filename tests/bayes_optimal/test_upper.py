@@ -8,7 +8,7 @@ import pytest
 from jbrl.bayes_optimal import upper
 from jbrl.bayes_optimal.look_ahead import Replication
 from jbrl.bayes_optimal.plan import REPLICATIONS
-from jbrl.bayes_optimal.upper import Race, Way, fitting
+from jbrl.bayes_optimal.upper import Race, Way, fitting, lowest
 
 BUDGET, SHALLOW, DEEPEST = 60.0, 4, 24
 
@@ -52,8 +52,8 @@ class Machine:
 
         return kind
 
-    def race(self) -> tuple[Way, int]:
-        kinds = [self.kind(0, 8.0, 1e-7), self.kind(1, 5.0, 1e-5), self.kind(2, 19.0, 1e-6)]
+    def race(self, value: float = 5.0) -> tuple[Way, int]:
+        kinds = [self.kind(0, 8.0, 1e-7), self.kind(1, value, 1e-5), self.kind(2, 19.0, 1e-6)]
 
         def trial(way: Way, n_mdps: int) -> Replication:
             return way.replication(n_mdps, np.random.SeedSequence(0))
@@ -74,6 +74,15 @@ def test_a_budget_holds_and_is_used(pace, monkeypatch):
 def test_faster_machines_look_further_ahead(monkeypatch):
     depths = [Machine(monkeypatch, pace).race()[0].decisions for pace in (0.2, 6.0)]
     assert depths[0] > depths[1] > SHALLOW
+
+
+@pytest.mark.parametrize("value", [math.nan, -math.inf])
+def test_a_relaxation_whose_end_is_not_finite_is_not_chosen(value, monkeypatch):
+    machine = Machine(monkeypatch, 1.0)
+    assert machine.race(value)[0].kind == 0
+    ways = [machine.kind(number, one, 1e-5)(4) for number, one in enumerate((value, 8.0))]
+    trial = lambda way, n_mdps: way.replication(n_mdps, np.random.SeedSequence(0))  # noqa: E731
+    assert lowest(ways, trial).kind == 1
 
 
 def test_little_time_is_spent_on_the_least_there_is(monkeypatch):
