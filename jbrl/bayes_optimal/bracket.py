@@ -28,7 +28,7 @@ from jbrl.bayes_optimal.plan import (
     standard_error,
 )
 from jbrl.bayes_optimal.repeats import repeats
-from jbrl.bayes_optimal.upper import FILLED, Kind, Race, Way, Ways, clock, lowest
+from jbrl.bayes_optimal.upper import FILLED, FIRST, Kind, Race, Way, Ways, clock, lowest
 from jbrl.environments.spec import Steps
 from jbrl.mdp.counts import Layers
 from jbrl.mdp.gittins import as_bandit
@@ -461,7 +461,8 @@ class _Work:
         """Return the relaxations beside that in which the MDP is shown after the look-ahead."""
         relaxed = forgetting(self.model, self.discount, self.horizon, self.cores)
         if relaxed is not None:
-            return [ways.forgetting(relaxed)]
+            slow = limit is not None and relaxed.seconds(FIRST) > limit
+            return [] if slow else [ways.forgetting(relaxed)]
 
         def find() -> dict[str, Any]:
             found = hide(ahead, self.seeds("hide", 1)[0], limit)

@@ -22,10 +22,12 @@ from jbrl.mdp.model import Block, Model
 MOST_NODES = 100_000
 MOST_BACKS = 1  # moves back before the MDP is revealed
 MOST_FAILURES = 8  # of each move in a state that are counted; further ones are forgotten at once
+MOST_HISTORIES = 60_000  # of failures in a state; fewer are counted of many moves
 CHUNK = 1024  # MDPs, and nodes, at a time
+NUMBERS = 2**23  # of nodes with their histories at a time
 LEAST_MDPS, MOST_MDPS = 2**12, 2**17  # of a replication: fewer make the estimate greater
 # Seconds on one core: benchmarks/results/bounds-cpu2.jsonl.
-OF_NODE, OF_LEAF = 7e-5, 1.2e-8  # of a leaf for each MDP
+OF_NODE, OF_LEAF = 7e-5, 1.2e-8  # of a node of up to four moves, of a leaf for each MDP
 
 
 @dataclasses.dataclass(frozen=True)
@@ -243,9 +245,11 @@ class Forgetting:
 
     def seconds(self, n_mdps: int) -> float:
         """Estimate the duration of a replication."""
-        tree = self.tree
-        once = OF_NODE * len(tree.states) + OF_LEAF * len(tree.leaf_states) * n_mdps
-        return once / self.threads
+        tree, four = self.tree, 4 * counted(4) ** 4
+        moves = map(len, self.moves.of_state)
+        costs = np.array([max(1.0, k * counted(k) ** k / four) for k in moves])
+        once = OF_NODE * costs[tree.states].sum() + OF_LEAF * len(tree.leaf_states) * n_mdps
+        return float(once / self.threads)
 
     def replication(self, n_mdps: int, seed: np.random.SeedSequence) -> Replication:
         """Return an estimate of the upper bound.
@@ -319,11 +323,7 @@ class Forgetting:
         tree = self.tree
         both = np.concatenate([np.empty(len(tree.states)), leaves])  # as `Tree.children` counts
         for wave in reversed(tree.waves):
-            tasks = [
-                nodes[first : first + CHUNK]
-                for nodes in self._of_one_kind(wave)
-                for first in range(0, len(nodes), CHUNK)
-            ]
+            tasks = [part for nodes in self._of_one_kind(wave) for part in self._parts(nodes)]
             with ThreadPoolExecutor(self.threads) as pool:
                 for nodes, values in zip(
                     tasks, pool.map(lambda nodes: self._solve(nodes, both), tasks), strict=True
@@ -337,6 +337,12 @@ class Forgetting:
         states = self.tree.states[nodes]
         return [nodes[states == x] for x in np.unique(states)]
 
+    def _parts(self, nodes: np.ndarray) -> list[np.ndarray]:
+        """Return parts of nodes in one state whose arrays are small."""
+        k = len(self.moves.of_state[int(self.tree.states[nodes[0]])])
+        size = min(CHUNK, NUMBERS // counted(k) ** k)
+        return [nodes[first : first + size] for first in range(0, len(nodes), size)]
+
     def _solve(self, nodes: np.ndarray, both: np.ndarray) -> np.ndarray:
         """Return the values of nodes in one state: the failures there are counted until a move
         succeeds.
@@ -344,13 +350,21 @@ class Forgetting:
         tree, moves = self.tree, self.moves.of_state[int(self.tree.states[nodes[0]])]
         if not moves:  # nothing leads away, and staying pays nothing
             return np.zeros(len(nodes))
-        failed = np.arange(MOST_FAILURES + 1)
+        failed = np.arange(counted(len(moves)))
         chances, gains = [], []
         for number, move in enumerate(moves):
             a = move.success + tree.own[nodes, number][:, None]
             chances.append(a / (a + move.failure + failed))
             gains.append(move.reward + self.discount * both[tree.children[nodes, number]])
         return _first(np.array(chances), np.array(gains), self.discount)
+
+
+def counted(k: int) -> int:
+    """Return how many numbers of failures, 0 too, differ for each of `k` moves in a state."""
+    n = MOST_FAILURES + 1
+    while n**k > MOST_HISTORIES:
+        n -= 1
+    return n
 
 
 def _first(chances: np.ndarray, gains: np.ndarray, discount: float) -> np.ndarray:
@@ -387,7 +401,7 @@ def _levels(k: int, f: int) -> list[tuple[np.ndarray, np.ndarray, list[np.ndarra
     """Return the numbers of failures of k moves by their sum, the greatest first: their position,
     themselves, and the position after one more failure of each move (the same at the end).
     """
-    all_failed = np.indices((f,) * k).reshape(k, -1)
+    all_failed = np.arange(f**k) // f ** np.arange(k)[::-1, None] % f
     total = all_failed.sum(0)
     levels = []
     for level in range(k * (f - 1), -1, -1):

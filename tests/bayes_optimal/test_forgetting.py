@@ -2,6 +2,7 @@
 
 import functools
 import itertools
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -9,9 +10,23 @@ import pytest
 import jbrl
 from jbrl.bayes_optimal import moves as moves_module
 from jbrl.bayes_optimal import samples
-from jbrl.bayes_optimal.moves import MOST_FAILURES, Forgetting, Moves, find_moves, forgetting, grow
+from jbrl.bayes_optimal.bracket import _Work
+from jbrl.bayes_optimal.look_ahead import LookAhead
+from jbrl.bayes_optimal.moves import (
+    MOST_FAILURES,
+    Forgetting,
+    Moves,
+    _first,
+    counted,
+    find_moves,
+    forgetting,
+    grow,
+)
+from jbrl.bayes_optimal.plan import make_plan
+from jbrl.bayes_optimal.upper import Ways
 from jbrl.mdp.dirichlet import DirichletMDPs, distribution
 from jbrl.mdp.model import make_model
+from jbrl.problems.problem import DirichletProblem
 from tests.bayes_optimal.exact import exact
 
 DISCOUNT = 0.9
@@ -167,6 +182,39 @@ def test_a_tree_that_is_too_large_is_not_grown(monkeypatch):
     monkeypatch.setattr(moves_module, "MOST_NODES", 1000)
     assert grow(moves_of("Grid"), 1) is None
     assert grow(moves_of("Grid(rows=2,columns=2)"), 1) is not None
+
+
+@pytest.mark.parametrize("k", [6, 7])
+def test_fewer_failures_are_counted_of_many_moves(k):
+    """The bound holds, and takes little memory."""
+    weights, rewards = np.zeros((2, 2, k, 2))
+    weights[0, :, 0], weights[0, :, 1], weights[1, :, 1] = 1, np.linspace(0.5, 2, k), 1
+    weights[1, :, 0], rewards[1, 0, 0] = 1, 3
+    mdps = distribution(weights, rewards)
+    relaxed = forgetting(make_model(mdps), 0.2, HORIZON, 1)
+    assert relaxed is not None
+    tracemalloc.start()
+    value = relaxed.replication(2**10, np.random.SeedSequence(0)).value
+    assert tracemalloc.get_traced_memory()[1] < 2**28
+    tracemalloc.stop()
+    assert exact(mdps, 0.2, 3) < value
+    assert relaxed.seconds(0) > 2 * moves_module.OF_NODE * len(relaxed.tree.states)
+
+
+def test_of_very_many_moves_no_failure_is_counted():
+    chances, gains = np.full((70, 2, counted(70)), 0.5), np.arange(140.0).reshape(70, 2)
+    np.testing.assert_allclose(_first(chances, gains, 0.9), gains[-1] * 0.5 / (1 - 0.9 * 0.5))
+
+
+def test_what_takes_longer_than_there_is_time_for_is_not_tried():
+    grid = jbrl.problem("Grid(rows=2,columns=2)")
+    assert isinstance(grid, DirichletProblem)
+    work = _Work(grid, DISCOUNT, HORIZON, 0, print)
+    ahead = LookAhead(work.layers, DISCOUNT, HORIZON, 1, 1)
+    plan = make_plan(work.layers, "Grid", HORIZON, 1, 9.0, 2**32, 1)
+    work.plan, ways = plan, Ways(ahead, plan, np.random.SeedSequence(0))
+    assert len(work._others(ways, ahead, None)) == len(work._others(ways, ahead, 1.0)) == 1
+    assert not work._others(ways, ahead, 1e-6)
 
 
 @pytest.mark.slow
