@@ -49,7 +49,7 @@ CLOSE = 1e-5  # relative, of ends without a sample that no sample would improve
 
 
 def _close(lower: float, upper: float) -> bool:
-    return upper - lower <= max(ROUNDING, CLOSE * abs(lower))
+    return upper - lower <= CLOSE * abs(lower)
 
 
 Progress = Callable[[str, int, int], Any]  # a step, how many parts of it are done, of how many
@@ -331,7 +331,7 @@ class _Work:
             if known is not None:
                 floor = max(floor, known[0], key=lambda end: end.value)
                 ceiling = min(ceiling, known[1], key=lambda end: end.value)
-            exact = ceiling.value - floor.value <= ROUNDING * max(1.0, abs(floor.value))
+            exact = self._equal(floor.value, ceiling.value)
             sampled = sampled and not exact
             lower, upper, shown_value = floor, floor if exact else ceiling, None
         if sampled:
@@ -363,6 +363,12 @@ class _Work:
             None if n_played is None else n_played * self.model.rarest,
         )
 
+    def _equal(self, lower: float, upper: float) -> bool:
+        """Return whether values differ by no more than what is rounded."""
+        least = self.model.least_reward
+        reward = max(abs(least), abs(least + self.model.reward_range))  # the greatest
+        return upper - lower <= ROUNDING * max(min(1.0, reward), abs(lower))
+
     def _extremes(self, ahead: LookAhead) -> tuple[End, End]:
         """Return the ends that need no sample: the values of the best policies for D decisions if
         all outcomes after them are the worst, and the best.
@@ -374,7 +380,7 @@ class _Work:
         )
         self.progress("looking ahead exactly", 1, 1)
         ends = []
-        exact = piece["best"] - piece["worst"] <= ROUNDING * max(1.0, abs(piece["worst"]))
+        exact = self._equal(piece["worst"], piece["best"])
         for outcomes in ("worst", "best"):
             how = "exact" if exact else f"the look-ahead, then the {outcomes} outcomes"
             facts = {"method": how, "decisions": ahead.decisions}

@@ -59,7 +59,9 @@ class Between:
         self._level = returns.reshape(flat).astype(np.float32)
         self._rise = np.diff(returns, axis=2, append=returns[:, :, -1:]).reshape(flat)
         self._rise = self._rise.astype(np.float32)
-        self._scale = ((GRID - 1) / np.maximum(self.most - self.least, 1e-6)).astype(np.float32)
+        least_width = max(1e-6 * min(1.0, model.reward_range), 1e-30)
+        width = np.maximum(self.most - self.least, np.float32(least_width))
+        self._scale = ((GRID - 1) / width).astype(np.float32)
         self._first = np.arange(len(self.least), dtype=np.int32) * GRID
 
     def at(self, y: int, w: np.ndarray) -> np.ndarray:

@@ -66,6 +66,18 @@ def test_between_two_visits_against_value_iteration_by_hand():
                 assert value[y] - 1e-4 <= found <= value[y] + 0.02
 
 
+def test_rewards_of_another_size_change_nothing_but_the_size():
+    mdps = jbrl.problem("GC(n_states=3,n_actions=2)").mdps
+    found = []
+    for scale in (1.0, 2.0**-40):
+        model = make_model(distribution(mdps.concentrations, scale * mdps.rewards))
+        rows = tuple(np.exp(one) for one in samples.draw(model, 4, 1).log_rows)
+        between = Between(model, rows, 0.9, hidden=(2,))
+        middle = (between.least + between.most) / 2
+        found.append(np.array([between.at(y, middle) for y in range(3)]) / scale)
+    np.testing.assert_allclose(found[0], found[1], rtol=1e-5)
+
+
 @pytest.mark.parametrize(
     ("name", "numbers"), [("unlike", (0,)), ("fractions", (0,)), ("fractions", (1, 0))]
 )

@@ -77,6 +77,20 @@ def bound() -> bracket.Bracket:
     return jbrl.bound(two, discount=0.9, horizon=5, decisions=2, played=PLAYED)
 
 
+def test_small_rewards_are_no_error_of_rounding(stages):
+    """What is wanted is the value in units of the rewards, however small they are."""
+    weights, rewards = PRIORS["unlike"]
+    two = problem((weights, 1e-14 * np.array(rewards)))
+    found = jbrl.bound(two, discount=0.9, horizon=5, decisions=1, played=PLAYED)
+    assert stages.replications  # neither end is exact
+    assert found.upper - found.lower > 1e-14
+    assert not found.close
+    assert jbrl.bound(two, discount=0.9, horizon=5, decisions=5).upper_end.rests_on == {
+        "method": "exact",
+        "decisions": 5,
+    }
+
+
 def test_no_seed_serves_two_purposes(stages):
     """Only policies that are compared with each other play with the same."""
     bound()
