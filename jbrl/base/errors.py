@@ -62,6 +62,14 @@ def check_count(name: str, value: object, high: int = MAX_COUNT, low: int = 1) -
         raise JbrlError(f"{name} = {value!r}: expected an integer from {low} to {high}")
 
 
+def check_discount(value: Any) -> None:
+    """Raise `JbrlError` unless `value` is a number in [0, 1)."""
+    if not (isinstance(value, int | float) and 0 <= value < 1):
+        raise JbrlError(
+            f"discount = {shown(value)}: expected a number from 0 up to, but not including, 1"
+        )
+
+
 def check_choice(name: str, value: object, accepted: Sequence[str]) -> None:
     """Refuse a value that is none of those `accepted`, two or more."""
     if value not in accepted:

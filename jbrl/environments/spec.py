@@ -7,7 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from jbrl.base.errors import JbrlError, check_count, shown
+from jbrl.base.errors import check_count
+from jbrl.base.errors import check_discount as check_discount
 
 
 @dataclasses.dataclass(frozen=True)
@@ -134,11 +135,3 @@ class Episodes:
 
 
 Lifetime = Steps | Episodes
-
-
-def check_discount(value: Any) -> None:
-    """Raise `JbrlError` unless `value` is a number in [0, 1)."""
-    if not (isinstance(value, int | float) and 0 <= value < 1):
-        raise JbrlError(
-            f"discount = {shown(value)}: expected a number from 0 up to, but not including, 1"
-        )

@@ -14,10 +14,12 @@ compute the same bits. On the host, in float64.
 """
 
 import dataclasses
+import itertools
 import math
 
 import numpy as np
 
+from jbrl.base.errors import JbrlError, check_discount, shown
 from jbrl.mdp.dirichlet import DirichletMDPs
 
 MOST_BELIEFS = 1_500_000  # of an arm, over all numbers of pulls
@@ -33,10 +35,24 @@ NEAR = 1e-3
 
 @dataclasses.dataclass(frozen=True)
 class Arm:
-    """The belief about an arm: rewards, rising and distinct, and their concentrations."""
+    """The belief about an arm: rewards, rising and distinct, and their concentrations.
+
+    Raises:
+      JbrlError: no rewards, or falling ones; concentrations that are not as many positive numbers.
+    """
 
     rewards: tuple[float, ...]
     concentrations: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        if not self.rewards or not all(a <= b for a, b in itertools.pairwise(self.rewards)):
+            raise JbrlError(f"rewards = {shown(self.rewards)}: expected numbers in rising order")
+        positive = all(0 < weight < math.inf for weight in self.concentrations)
+        if not positive or len(self.concentrations) != len(self.rewards):
+            raise JbrlError(
+                f"concentrations = {shown(self.concentrations)}: expected {len(self.rewards)} "
+                "positive numbers, one for each reward"
+            )
 
     @property
     def mean(self) -> float:
@@ -106,7 +122,11 @@ class Arm:
 
         The value of a pull falls short of the lump sum by at least 1 - discount for each unit that
         the sum is greater, so that what the truncation lowers is what it lowers the index by.
+
+        Raises:
+          JbrlError: a discount that is not in [0, 1).
         """
+        check_discount(discount)
         depth, scale = depth_of([self], discount), 1 - discount
         low, high = self.mean, self.rewards[-1]
         width = high - self.rewards[0]
@@ -115,7 +135,8 @@ class Arm:
             values, _ = self.lump_sums(nodes / scale, discount, depth)
             worth = int((values > nodes / scale).sum())  # the first ones
             low, high = nodes[max(worth - 1, 0)], nodes[min(worth, len(nodes) - 1)]
-        return float(low), float(high + width * _power(discount, depth) / scale)
+        most = high + width * _power(discount, depth) / scale
+        return float(low), float(min(most, self.rewards[-1]))
 
 
 def depth_of(arms: list[Arm], discount: float) -> int:

@@ -9,6 +9,8 @@ import pytest
 
 import jbrl
 from experiments import bandits
+from jbrl.base.errors import JbrlError
+from jbrl.mdp import gittins
 from jbrl.mdp.dirichlet import distribution
 from jbrl.mdp.gittins import Arm, as_bandit, best_at_most, value
 from jbrl.problems.lookup import problem
@@ -36,6 +38,25 @@ def test_indices_are_those_of_the_published_table(cell: tuple[int, int, float]) 
     low, high = bernoulli(wins, losses).index(discount)
     assert low <= high <= low + 2e-5
     assert (low + high) / 2 == pytest.approx(TABLE[cell], abs=6e-5)
+
+
+def test_no_limit_exceeds_the_greatest_reward(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Even where the arm is not followed for as long as its discount asks for."""
+    monkeypatch.setattr(gittins, "MOST_BELIEFS", 1000)
+    low, high = bernoulli(1, 1).index(0.999)
+    assert 0.5 < low <= high == 1
+
+
+def test_what_is_no_arm_is_refused() -> None:
+    for discount in (1, 1.5, float("nan"), -0.1):
+        with pytest.raises(JbrlError, match=r"discount = .*: expected a number from 0 up to"):
+            bernoulli(1, 1).index(discount)
+    for rewards in ((1.0, 0.0), (0.0, float("nan")), ()):
+        with pytest.raises(JbrlError, match=r"rewards = .*: expected numbers in rising order"):
+            Arm(rewards, (1.0,) * len(rewards))
+    for weights in ((0.0, 1.0), (1.0, -1.0), (1.0, float("inf")), (1.0, 1.0, 1.0)):
+        with pytest.raises(JbrlError, match=r"concentrations = .*: expected 2 positive numbers"):
+            Arm((0.0, 1.0), weights)
 
 
 def by_induction(arms: Sequence[Arm], discount: float, pulls: int) -> float:
