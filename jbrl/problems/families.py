@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from jbrl.base.errors import JbrlError, check_count, nearest, shown
-from jbrl.mdp.dirichlet import DirichletMDPs, distribution
+from jbrl.mdp.dirichlet import GREATEST, SMALLEST, DirichletMDPs, distribution
 from jbrl.problems.problem import DirichletProblem, Problem, register_derived, register_problem
 
 
@@ -136,11 +136,11 @@ def _concentrations(prior: str, arms: int) -> np.ndarray:
     """Return what a text says of arms, [A, K].
 
     Raises:
-      JbrlError: no numbers, or not as many as arms and outcomes need.
+      JbrlError: no numbers, not as many as arms and outcomes need, or one out of range.
     """
     accepted = (
-        'expected two to ten positive concentrations of outcomes, such as "1 1", for all arms, or '
-        f'for each of {arms} arms, separated by ";"'
+        f"expected two to ten positive concentrations of outcomes ({SMALLEST:g} to {GREATEST:g}), "
+        f'such as "1 1", for all arms, or for each of {arms} arms, separated by ";"'
     )
     try:
         rows = [[float(v) for v in row.replace(",", " ").split()] for row in prior.split(";")]
@@ -150,7 +150,7 @@ def _concentrations(prior: str, arms: int) -> np.ndarray:
     if len(rows) not in (1, arms) or len(same) != 1 or not 2 <= same.pop() <= 10:
         raise JbrlError(f"prior = {shown(prior)}: {accepted}")
     values = np.array(rows * (arms if len(rows) == 1 else 1))
-    if not (np.isfinite(values) & (values > 0)).all():
+    if not ((values >= SMALLEST) & (values <= GREATEST)).all():  # false where NaN
         raise JbrlError(f"prior = {shown(prior)}: {accepted}")
     return values
 

@@ -280,7 +280,7 @@ def _argument(key: str, text: str, default: object, where: str) -> int | float |
     quoted = len(text) > 1 and text[0] == text[-1] and text[0] in "\"'"
     if quoted and not isinstance(default, int | float):
         return text[1:-1]
-    kinds = {int: "an integer", float: "a number"}
+    kinds = {int: "an integer of at most nine digits", float: "a number"}
     expected = kinds.get(type(default), "a text in quotes")
     raise JbrlError(f"{where}: {key} = {shown(text, str)}: expected {expected}")
 
