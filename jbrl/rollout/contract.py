@@ -419,9 +419,16 @@ def plain(value: Any) -> Any:
 
 
 def with_plain_numbers(agent: Agent) -> Agent:
-    """Return the agent with Python's numbers in place of arrays and scalars of NumPy and JAX."""
-    values = {f.name: getattr(agent, f.name) for f in dataclasses.fields(agent) if f.init}  # type: ignore[arg-type]
-    return dataclasses.replace(agent, **{name: plain(v) for name, v in values.items()})  # type: ignore[type-var]
+    """Return the agent with Python's numbers in place of arrays and scalars of NumPy and JAX, and
+    with integers in place of whole numbers where they are expected.
+    """
+    values = {}
+    for field in dataclasses.fields(agent):  # type: ignore[arg-type]
+        value = plain(getattr(agent, field.name))
+        whole = type(field.default) is int and type(value) is float and value.is_integer()
+        if field.init:
+            values[field.name] = int(value) if whole else value
+    return dataclasses.replace(agent, **values)  # type: ignore[type-var]
 
 
 def check_requirements(agent: Agent, name: str, prior: Prior, problem: str) -> None:

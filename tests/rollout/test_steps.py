@@ -173,6 +173,12 @@ def test_what_cannot_be_simulated_is_refused():
         jbrl.simulate(Random(), catch, catch.key(0), prior=jbrl.problem("DeepSea"))
 
 
+def test_a_whole_number_is_an_integer_where_one_is_expected():
+    options = {"test": "GC", "n_environments": 2, "horizon": 3}
+    found, wanted = (jbrl.play(jbrl.agents.BAMCP(simulations=n), **options) for n in (5.0, 5))
+    np.testing.assert_array_equal(found.returns, wanted.returns)
+
+
 @pytest.mark.parametrize("kind", [np.float64, np.array, jnp.float32])
 def test_numbers_of_numpy_and_jax_are_those_of_python(kind):
     gc, options = jbrl.problem("GC"), {"test": "GC", "n_environments": 2, "horizon": 20}
