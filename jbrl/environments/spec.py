@@ -8,7 +8,6 @@ import numpy as np
 from jax import Array
 
 from jbrl.base.errors import check_count
-from jbrl.base.errors import check_discount as check_discount
 
 
 @dataclasses.dataclass(frozen=True)

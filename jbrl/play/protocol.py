@@ -10,8 +10,8 @@ import numpy as np
 import jbrl
 from jbrl.agents.complete import parameters_of
 from jbrl.base import notebook
-from jbrl.base.errors import JbrlError, check_count
-from jbrl.environments.spec import Lifetime, Steps, check_discount
+from jbrl.base.errors import JbrlError, check_count, check_discount
+from jbrl.environments.spec import Lifetime, Steps
 from jbrl.play.offline import Learned
 from jbrl.problems.features import check_precision
 from jbrl.problems.jordan import check_learning

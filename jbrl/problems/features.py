@@ -15,8 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from jbrl.base.errors import JbrlError, JbrlWarning, check_count, shown
-from jbrl.environments.spec import check_discount
+from jbrl.base.errors import JbrlError, JbrlWarning, check_count, check_discount, shown
 from jbrl.mdp.dirichlet import DirichletMDPs
 from jbrl.mdp.planning import GREATEST_DISCOUNT, GREATEST_PLAIN_DISCOUNT, SHARE, TIE_TOLERANCE
 from jbrl.problems.lookup import problem as find_problem

@@ -17,12 +17,12 @@ import numpy as np
 import numpy.typing as npt
 from jax import Array, lax
 
-from jbrl.base.errors import JbrlError, check_count, expect, shown
+from jbrl.base.errors import JbrlError, check_count, check_discount, expect, shown
 from jbrl.base.parameters import check_parameters
 from jbrl.base.plugins import is_outside
 from jbrl.base.pytree import record
 from jbrl.environments.environment import Environment, Tabular, check_environment
-from jbrl.environments.spec import Lifetime, Steps, check_discount
+from jbrl.environments.spec import Lifetime, Steps
 from jbrl.mdp.dirichlet import has_unit_concentrations
 from jbrl.problems.prior import EnvironmentPrior, Prior
 from jbrl.problems.problem import DirichletProblem, EnvironmentProblem, Problem, check_same_sizes
