@@ -175,7 +175,8 @@ def _read_place(path: Path, name: str | None) -> Logs:
         )
     read = {folder for folder, _ in folders}
     others = {file.parent for file in path.rglob(PATTERN)} - read
-    if left := sorted(folder for folder in others if not is_temporary(folder)):
+    left = sorted(p for p in others if not any(n[0] == "." for n in p.relative_to(path).parts))
+    if left:
         raise JbrlError(
             f"{left[0]}: has logs, and so has {folders[0][0]}: expected those of an agent "
             "in its folder, or in folders of it, which are its runs"

@@ -137,9 +137,10 @@ def read_agent(place: Path, named: dict[str, Any]) -> Agent:
 
 def refuse_unimported(place: Path, kind: str, name: str) -> None:
     """Refuse a class outside jbrl whose module would have to be imported."""
-    for part in re.split(r"[()]", name):  # a problem may be made out of another one
-        module, colon, _ = part.partition(":")
-        if colon and module not in sys.modules:
+    bare = re.sub(r"'[^']*'|\"[^\"]*\"", "", name)  # without the texts of settings
+    # a problem may be made out of another one
+    for module in re.findall(r"(?:^|[(,=])\s*([\w.]+):\w", bare):
+        if module not in sys.modules:
             raise JbrlError(
                 f"{place}: {kind} '{name}' is of the user's own: expected `import {module}` before "
                 "the policy is loaded"

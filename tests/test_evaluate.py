@@ -260,7 +260,7 @@ def test_bad_input_is_refused_in_one_sentence(tmp_path, monkeypatch, case):
 def test_names_with_commas_can_be_chosen(tmp_path):
     path = tmp_path / "scores.csv"
     path.write_text(HEAD + '"A, b",x,1\nB,x,2\nC,x,3\n"A, b",x,3\nB,x,4\nC,x,5\n')
-    found = tables_of(path, "--algorithms", "A, b", "--algorithms", "B")
+    found = tables_of(path, "--algorithms", "A, b", "--algorithms", "B,")
     assert {row["algorithm"] for row in found["aggregate"]} == {"A, b", "B"}
 
 

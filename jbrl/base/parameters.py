@@ -87,8 +87,14 @@ def check_known(
             raise JbrlError(f"{where}: unknown parameter '{shown(name, str)}'{hint}")
 
 
+def kind_of(field: dataclasses.Field[Any]) -> type:
+    """Return the type of a parameter: that of its default, of a number of NumPy Python's."""
+    default = field.default
+    return type(default.item() if isinstance(default, np.generic) else default)
+
+
 def _checked(field: dataclasses.Field[Any], given: Any, where: str) -> Any:
-    kind, rules, value = type(field.default), field.metadata, given
+    kind, rules, value = kind_of(field), field.metadata, given
     if kind is float and type(value) is int:
         value = (
             float(value) if abs(value) <= GREATEST_NUMBER else math.inf if value > 0 else -math.inf
@@ -111,7 +117,7 @@ def _checked(field: dataclasses.Field[Any], given: Any, where: str) -> Any:
 def _range(field: dataclasses.Field[Any]) -> tuple[float, float]:
     """Return the ends of what a number may be: those declared, within those of float32 or int32."""
     low, high = field.metadata.get("low", -math.inf), field.metadata.get("high", math.inf)
-    if type(field.default) is float:
+    if kind_of(field) is float:
         return max(low, -GREATEST_NUMBER), min(high, GREATEST_NUMBER)
     return max(low, -GREATEST_INTEGER - 1), min(high, GREATEST_INTEGER)
 
@@ -128,7 +134,7 @@ def accepted_values(field: dataclasses.Field[Any], given: Any) -> str:
     """Return what a parameter accepts, in words. Limits of float32 or int32 are named where `given`
     is beyond them.
     """
-    rules, kind = field.metadata, type(field.default)
+    rules, kind = field.metadata, kind_of(field)
     if rules.get("choices"):
         return "one of " + ", ".join(repr(c) for c in rules["choices"])
     noun = {float: "a number", int: "an integer", bool: "true or false", str: "a string"}[kind]

@@ -179,7 +179,14 @@ def search_settings(path: Path, options: Options, prepared: "Prepared") -> "Sear
 def _names(given: list[str] | None, known: Iterable[str]) -> tuple[str, ...] | None:
     from jbrl.stats.score_table import names_of
 
-    return None if given is None else names_of(given, known)
+    if given is None:
+        return None
+    if not all(part for text in given for part in text.split(",")):
+        raise JbrlError(
+            f"option with names: {','.join(given)!r}: expected names separated by commas, none of "
+            "them empty"
+        )
+    return names_of(given, known)
 
 
 def mapping_of(columns: str | None) -> dict[str, str]:

@@ -45,7 +45,7 @@ class Arm:
     concentrations: tuple[float, ...]
 
     def __post_init__(self) -> None:
-        if not self.rewards or not all(a <= b for a, b in itertools.pairwise(self.rewards)):
+        if not len(self.rewards) or not all(a <= b for a, b in itertools.pairwise(self.rewards)):
             raise JbrlError(f"rewards = {shown(self.rewards)}: expected numbers in rising order")
         positive = all(0 < weight < math.inf for weight in self.concentrations)
         if not positive or len(self.concentrations) != len(self.rewards):

@@ -9,6 +9,7 @@ import dataclasses
 import hashlib
 import json
 import secrets
+import weakref
 from typing import Any
 
 import jax.numpy as jnp
@@ -27,6 +28,7 @@ from jbrl.problems.recorder import EpisodeMean
 TYPICAL_STEPS = 100  # of an episode, for estimates of time
 # of Gymnasium; what is wrapped is looked at by itself
 _RESET = {"env", "_np_random", "_np_random_seed", "_elapsed_steps", "_has_reset", "_cached_spec"}
+_CONTENTS = weakref.WeakKeyDictionary[Any, str]()  # of environments; to play changes their values
 _NONE = Spec(Discrete(1), Discrete(1))
 
 
@@ -69,8 +71,13 @@ class HostProblem(Problem):
     def content(self) -> str:
         """Digest of the sources of the environment and its wrappers, and of the values that they
         hold, in hexadecimal. Another one at each call where these cannot be read: functions,
-        objects, a class of a notebook.
+        objects, a class of a notebook. Of each environment what it is when it is first seen.
         """
+        if self.env not in _CONTENTS:
+            _CONTENTS[self.env] = self._content()
+        return _CONTENTS[self.env]
+
+    def _content(self) -> str:
         layers, layer = list[Any](), self.env
         while layer is not None:
             kind = type(layer)

@@ -25,6 +25,7 @@ from typing_extensions import TypeVar
 
 from jbrl import vectorize
 from jbrl.base.errors import JbrlError
+from jbrl.base.parameters import kind_of
 from jbrl.base.pytree import record
 from jbrl.environments.environment import Environment
 from jbrl.environments.spec import Box, Discrete, OneHot, Spec
@@ -422,13 +423,15 @@ def with_plain_numbers(agent: Agent) -> Agent:
     """Return the agent with Python's numbers in place of arrays and scalars of NumPy and JAX, and
     with integers in place of whole numbers where they are expected.
     """
-    values = {}
+    changed = {}
     for field in dataclasses.fields(agent):  # type: ignore[arg-type]
-        value = plain(getattr(agent, field.name))
-        whole = type(field.default) is int and type(value) is float and value.is_integer()
-        if field.init:
-            values[field.name] = int(value) if whole else value
-    return dataclasses.replace(agent, **values)  # type: ignore[type-var]
+        given = getattr(agent, field.name)
+        value = plain(given)
+        if kind_of(field) is int and type(value) is float and value.is_integer():
+            value = int(value)
+        if field.init and type(value) is not type(given):
+            changed[field.name] = value
+    return dataclasses.replace(agent, **changed) if changed else agent  # type: ignore[type-var]
 
 
 def check_requirements(agent: Agent, name: str, prior: Prior, problem: str) -> None:

@@ -219,17 +219,22 @@ def _change(before: Any, after: Any) -> str | None:
     return None
 
 
+_checked: set[Any] = set()  # agents that take no values from the host, and with which priors
+
+
 def check_host_values(agent: Agent, name: str, prior: Prior) -> None:
     """Refuse an agent outside jbrl whose traced methods take random numbers or times from the host.
 
     Raises:
       JbrlError: names the method.
     """
-    if not is_outside(type(agent)):
+    key = (type(agent), jax.tree.structure(agent), type(prior), prior.spec)
+    if not is_outside(type(agent)) or key in _checked:
         return
     frozen = find_host_values(lambda: programs_of(agent, prior))
     if frozen:
         raise JbrlError(f"{name}: {refusal(frozen)}")
+    _checked.add(key)
 
 
 def programs_of(agent: Agent, prior: Prior) -> Iterator[tuple[str, Any]]:

@@ -134,6 +134,8 @@ def _play(
         check_state(agent, state, decided, learned)
         return (learned, y, legal & allowed), (reward, (x, action) if keep else None)
 
+    if len(inputs.noise) == 1:  # XLA aborts where it sees through what a loop of one step is given
+        state = lax.optimization_barrier(state)
     first = (state, inputs.first, jnp.bool_(True))
     (state, last, legal), (rewards, moves) = lax.scan(decide, first, (inputs.keys, inputs.noise))
     if not keep:

@@ -43,7 +43,7 @@ def restrict(
         if names is None:
             continue
         present = set(table[column].unique())
-        wanted = list(dict.fromkeys(names_of(names, present)))
+        wanted = list(names_of(names, present))
         for name in wanted:
             if name not in present:
                 raise JbrlError(f"--{column}s: unknown {column} '{name}'{nearest(name, present)}")
@@ -57,19 +57,12 @@ def restrict(
 
 def names_of(given: Iterable[str], known: Iterable[str]) -> tuple[str, ...]:
     """Return names, one by one or separated by commas; a text that is one of `known` is one name.
-
-    Raises:
-      JbrlError: a name is empty.
+    Empty ones are left out.
     """
-    texts, whole = list(given), set(known)
-    parts = [part for text in texts for part in ([text] if text in whole else text.split(","))]
+    whole = set(known)
+    parts = [part for text in given for part in ([text] if text in whole else text.split(","))]
     names = [part if part in whole else part.strip() for part in parts]
-    if not all(names):
-        raise JbrlError(
-            f"option with names: {','.join(texts)!r}: expected names separated by commas, none of "
-            "them empty"
-        )
-    return tuple(dict.fromkeys(names))
+    return tuple(dict.fromkeys(filter(None, names)))
 
 
 def sources_of(columns: Columns) -> dict[str, tuple[str, ...]]:

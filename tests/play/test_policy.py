@@ -350,7 +350,7 @@ def test_arguments_of_another_kind_are_refused_in_a_sentence(policy, tmp_path, m
 
 
 def test_a_module_within_parentheses_is_asked_to_be_imported(tmp_path):
-    refuse_unimported(tmp_path, "problem", "with_end(os:Corridor(n=3))")
+    refuse_unimported(tmp_path, "problem", 'with_end(os:Corridor(n=3,label="a:b (c:d)"))')
     with pytest.raises(JbrlError, match="expected `import absent` before"):
         refuse_unimported(tmp_path, "problem", "with_end(absent:Corridor)")
 

@@ -17,6 +17,7 @@ from jbrl.environments.spec import Steps
 from jbrl.mdp import sampling
 from jbrl.mdp.dirichlet import distribution, draw_mdp
 from jbrl.play.experiment import Run
+from jbrl.play.play import resolve_agent
 from jbrl.play.protocol import Protocol
 from jbrl.problems.problem import DirichletProblem
 from jbrl.rollout import steps
@@ -171,6 +172,35 @@ def test_what_cannot_be_simulated_is_refused():
         jbrl.simulate(BEB(), gc, gc.key(0), prior=jbrl.problem("Grid"))
     with pytest.raises(jbrl.JbrlError, match="expected the same observations and actions"):
         jbrl.simulate(Random(), catch, catch.key(0), prior=jbrl.problem("DeepSea"))
+
+
+@pytest.mark.parametrize("name", ["BOSS", "SBOSS", "BAMCP", "e-Greedy"])
+def test_a_lifetime_may_be_one_decision(name):
+    """XLA aborts where it sees through the samples of BOSS (jaxlib 0.10.2)."""
+    returns = jbrl.play(name, test="GC", n_environments=3, horizon=1).returns
+    assert set(returns) <= {0.0, 2.0, 10.0}
+
+
+def test_a_default_may_be_a_number_of_numpy():
+    @jbrl.record
+    class Own(EpsilonGreedy):
+        epsilon: float = jbrl.parameter(np.float64(0.5), "chance", low=0, high=1)
+
+    options = {"test": "GC", "n_environments": 2, "horizon": 2}
+    agents = (Own(), EpsilonGreedy(epsilon=0.5))
+    found, wanted = (jbrl.play(agent, **options).returns for agent in agents)
+    np.testing.assert_array_equal(found, wanted)
+    with pytest.raises(jbrl.JbrlError, match=r"epsilon = 7.0: expected a number"):
+        jbrl.play(Own(epsilon=7.0), **options)
+
+
+def test_an_agent_is_made_once():
+    @jbrl.record
+    class Halved(EpsilonGreedy):
+        def __post_init__(self) -> None:
+            object.__setattr__(self, "epsilon", self.epsilon / 2)
+
+    assert resolve_agent(Halved(epsilon=0.5))[0].epsilon == 0.25
 
 
 def test_a_whole_number_is_an_integer_where_one_is_expected():

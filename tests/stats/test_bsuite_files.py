@@ -190,6 +190,12 @@ def test_agents_and_runs_are_folders_in_folders(tmp_path):
     assert [run.columns["total_regret"][0] for run in first] == [0.1, 0.2, 1.0]
 
 
+def test_hidden_folders_are_not_looked_at(tmp_path):
+    for place in ("DQN", "DQN/.ipynb_checkpoints"):
+        write_folder(whole("x", "catch", [[1.0] * 20]).runs, tmp_path / place)
+    assert len(read_places([str(tmp_path / "DQN")]).runs) == 20
+
+
 @pytest.mark.parametrize("other", ["run-1", "x/y/run-0"])
 def test_logs_that_would_not_be_read_are_refused(tmp_path, other):
     for place in ("DQN", f"DQN/{other}"):

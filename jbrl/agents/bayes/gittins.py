@@ -18,7 +18,7 @@ from jbrl.rollout.contract import BAYESIAN, Agent, Requirements, Transition
 MOST_ENTRIES = 2**18  # of the table of an arm
 MOST_OUTCOMES = 4  # with more, a table would hold few pulls
 SUMS = 512  # lump sums that an arm is compared with
-TIE_TOLERANCE = 1e-4  # of the range of rewards: errors of indices are smaller
+TIE_TOLERANCE = 1e-4  # of the range of rewards
 
 
 @record
@@ -55,7 +55,8 @@ class Gittins(Agent[GittinsState, GittinsState]):
     lifetime that never ends (Gittins 1979); in one of T decisions the discount of T is what may be
     lost. Indices of all counts that an arm may reach are computed before the first decision; of an
     arm that has been pulled more than P times, P + 1 being the K-th root of 262,144 for K outcomes,
-    the posterior mean counts. Indices within 1e-4 of the range of rewards tie.
+    the posterior mean counts. Indices within 1e-4 of the range of rewards tie; those of arms that
+    are nearly known are up to 1e-3 of it too high, where the discount is near 1.
 
     Offline: 512 A P^K operations; one decision costs O(A).
     """
