@@ -282,10 +282,9 @@ def test_cells_have_as_many_trials_as_the_page_says(trials):
     discrete = sizes.loc[list(jordan2020.DISCRETE)]
     assert sorted(discrete.stack().unique()) == [1000, 11000]
     assert (discrete == 11000).to_numpy().sum() == 2 and "1,000 trials, these two 11,000" in words
-    for name in ("CartPole", "Acrobot", "Pinball-empty", "Pinball-box", "Pinball-medium"):
-        assert (sizes.loc[name] == 128).all(), name
-    assert "CartPole, Acrobot and three maps of Pinball have 128" in words
     pinball = errors[errors.index.str.startswith("Pinball")]
+    assert (sizes.loc[["CartPole", "Acrobot", *pinball.index]] == 128).all(axis=None)
+    assert "CartPole, Acrobot and the four maps of Pinball have 128" in words and len(pinball) == 4
     assert f"of {pinball.min().min():.0f} to {pinball.max().max():.0f}, of returns" in words
 
 
