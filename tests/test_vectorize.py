@@ -162,6 +162,13 @@ def test_a_leaf_that_the_body_hands_on_is_not_carried():
     same(ends, np.full(4, 4))
 
 
+def test_while_active_of_a_body_that_changes_nothing():
+    over = jax.vmap(
+        lambda v: vectorize.while_active(lambda c, _: jnp.bool_(False), lambda c, _: c, (v, v), ())
+    )
+    np.testing.assert_array_equal(over(jnp.arange(3.0)), [[0, 1, 2]] * 2)
+
+
 def test_while_active_in_a_scan_on_two_devices():
     def play(value):
         def step(value, _):

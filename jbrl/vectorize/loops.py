@@ -210,6 +210,8 @@ def while_active(
     """
     # a loop in machine code must use all that it is given
     kept = _unchanged(body, carry, consts) if keep != "numbers" else []
+    if kept and all(kept):  # such a loop is over, or never ends
+        return carry
     if any(kept):
         return _with_constants(active, body, carry, consts, kept, keep=keep, lanes_last=lanes_last)
 
