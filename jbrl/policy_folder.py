@@ -5,10 +5,8 @@ because a file names it.
 """
 
 import hashlib
-import re
 import secrets
 import shutil
-import sys
 import warnings
 from collections.abc import Mapping
 from pathlib import Path
@@ -21,6 +19,7 @@ from jbrl.agents.complete import build
 from jbrl.agents.registry import AGENTS, find_agent
 from jbrl.base.errors import JbrlError, JbrlWarning, shown
 from jbrl.base.files import check_file, naming, write_whole
+from jbrl.base.plugins import without_imports
 from jbrl.environments.spec import Box, Discrete, Spec
 from jbrl.mdp.dirichlet import distribution
 from jbrl.play.batching import is_key
@@ -101,8 +100,8 @@ def read_problem(place: Path, about: dict[str, Any], arrays: dict[str, np.ndarra
         mdps = distribution(*(arrays[f"prior/{field}"] for field in MDPS))
         problem: Problem = DirichletProblem(name, name, mdps)
     else:
-        refuse_unimported(place, "problem", name)
-        problem = find_problem(name, Path.cwd())
+        with without_imports(f"{place}: problem '{name}'"):
+            problem = find_problem(name, Path.cwd())
     if problem.digest != named["digest"]:
         raise JbrlError(
             f"{place}: problem '{name}' is another one here: expected the digest "
@@ -118,13 +117,13 @@ def read_agent(place: Path, named: dict[str, Any]) -> Agent:
       JbrlError: it is not there, or behaves otherwise here.
     """
     name = named["name"]
-    refuse_unimported(place, "agent", name)
     if named["source"] and ":" not in name and name not in AGENTS:
         raise JbrlError(
             f"{place}: agent '{name}' is of the user's own: expected the module that registers it "
             "to be imported before the policy is loaded"
         )
-    found = find_agent(name, Path.cwd())
+    with without_imports(f"{place}: agent '{name}'"):
+        found = find_agent(name, Path.cwd())
     agent, _ = build(found.agent, named["parameters"], str(place / ABOUT))
     for field, here in (("version", agent.version), ("source", found.source)):
         if named[field] != here:
@@ -133,18 +132,6 @@ def read_agent(place: Path, named: dict[str, Any]) -> Agent:
                 "that of this installation: train and save the policy again"
             )
     return agent
-
-
-def refuse_unimported(place: Path, kind: str, name: str) -> None:
-    """Refuse a class outside jbrl whose module would have to be imported."""
-    bare = re.sub(r"'[^']*'|\"[^\"]*\"", "", name)  # without the texts of settings
-    # a problem may be made out of another one
-    for module in re.findall(r"(?:^|[(,=])\s*([\w.]+):\w", bare):
-        if module not in sys.modules:
-            raise JbrlError(
-                f"{place}: {kind} '{name}' is of the user's own: expected `import {module}` before "
-                "the policy is loaded"
-            )
 
 
 def read_knowledge(place: Path, leaves: list[np.ndarray], shapes: Any) -> Any:

@@ -10,6 +10,7 @@ statement names (data files, `importlib.import_module` of a text that is compute
 """
 
 import ast
+import contextlib
 import functools
 import hashlib
 import importlib
@@ -19,6 +20,7 @@ import sys
 import sysconfig
 import traceback
 from collections.abc import Iterator
+from contextvars import ContextVar
 from importlib.machinery import ModuleSpec
 from pathlib import Path
 from types import ModuleType, TracebackType
@@ -28,6 +30,7 @@ from jbrl.base.errors import JbrlError, nearest, shown
 
 _digests: dict[str, str] = {}  # of the file of each imported module, when it was first looked at
 _PACKAGE = Path(__file__).parents[1]
+_refused_for = ContextVar("_refused_for", default="")  # of `without_imports`
 
 
 def find_class(name: str, folder: Path, contract: type, kind: str) -> tuple[Any, str]:
@@ -220,7 +223,26 @@ def _written_imports(file: Path, digest: str, package: str) -> tuple[str, ...]:
     return tuple(names)
 
 
+@contextlib.contextmanager
+def without_imports(what: str) -> Iterator[None]:
+    """Refuse, within the block, classes whose module is not imported already.
+
+    Args:
+      what: names the class, in messages.
+    """
+    token = _refused_for.set(what)
+    try:
+        yield
+    finally:
+        _refused_for.reset(token)
+
+
 def _imported(name: str, folder: Path) -> ModuleType:
+    what = _refused_for.get()
+    if what and name not in sys.modules:
+        raise JbrlError(
+            f"{what} is of the user's own: expected `import {name}` before the policy is loaded"
+        )
     if str(folder) not in sys.path:
         sys.path.append(str(folder))
     try:

@@ -181,12 +181,13 @@ def _names(given: list[str] | None, known: Iterable[str]) -> tuple[str, ...] | N
 
     if given is None:
         return None
-    if not all(part for text in given for part in text.split(",")):
+    whole = set(known)
+    if not all(text in whole or all(text.split(",")) for text in given):
         raise JbrlError(
             f"option with names: {','.join(given)!r}: expected names separated by commas, none of "
             "them empty"
         )
-    return names_of(given, known)
+    return names_of(given, whole)
 
 
 def mapping_of(columns: str | None) -> dict[str, str]:

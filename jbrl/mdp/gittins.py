@@ -35,7 +35,7 @@ NEAR = 1e-3
 
 @dataclasses.dataclass(frozen=True)
 class Arm:
-    """The belief about an arm: rewards, rising and distinct, and their concentrations.
+    """The belief about an arm: rewards in rising order, and their concentrations.
 
     Raises:
       JbrlError: no rewards, or falling ones; concentrations that are not as many positive numbers.

@@ -73,9 +73,10 @@ class HostProblem(Problem):
         hold, in hexadecimal. Another one at each call where these cannot be read: functions,
         objects, a class of a notebook. Of each environment what it is when it is first seen.
         """
-        if self.env not in _CONTENTS:
-            _CONTENTS[self.env] = self._content()
-        return _CONTENTS[self.env]
+        try:
+            return _CONTENTS.setdefault(self.env, self._content())
+        except TypeError:  # it can be no key
+            return self._content()
 
     def _content(self) -> str:
         layers, layer = list[Any](), self.env

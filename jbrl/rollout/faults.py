@@ -219,7 +219,7 @@ def _change(before: Any, after: Any) -> str | None:
     return None
 
 
-_checked: set[Any] = set()  # agents that take no values from the host, and with which priors
+_CHECKED: set[Any] = set()  # agents that take no values from the host, and with which priors
 
 
 def check_host_values(agent: Agent, name: str, prior: Prior) -> None:
@@ -228,13 +228,15 @@ def check_host_values(agent: Agent, name: str, prior: Prior) -> None:
     Raises:
       JbrlError: names the method.
     """
-    key = (type(agent), jax.tree.structure(agent), type(prior), prior.spec)
-    if not is_outside(type(agent)) or key in _checked:
+    if not is_outside(type(agent)):
+        return
+    checked = (type(agent), jax.tree.structure(agent), type(prior), prior.spec)
+    if checked in _CHECKED:
         return
     frozen = find_host_values(lambda: programs_of(agent, prior))
     if frozen:
         raise JbrlError(f"{name}: {refusal(frozen)}")
-    _checked.add(key)
+    _CHECKED.add(checked)
 
 
 def programs_of(agent: Agent, prior: Prior) -> Iterator[tuple[str, Any]]:

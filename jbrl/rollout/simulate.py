@@ -18,7 +18,7 @@ import numpy.typing as npt
 from jax import Array, lax
 
 from jbrl.base.errors import JbrlError, check_count, check_discount, expect, shown
-from jbrl.base.parameters import check_parameters
+from jbrl.base.parameters import check_parameters, kind_of
 from jbrl.base.plugins import is_outside
 from jbrl.base.pytree import record
 from jbrl.environments.environment import Environment, Tabular, check_environment
@@ -182,7 +182,7 @@ def _checked(agent: Agent, name: str) -> Agent:
     values = {
         f.name: getattr(agent, f.name)
         for f in dataclasses.fields(agent)
-        if type(f.default) in (int, float, bool, str)
+        if kind_of(f) in (int, float, bool, str)
     }
     known = {n: v for n, v in values.items() if not isinstance(v, jax.core.Tracer)}
     check_parameters(type(agent), known, name)

@@ -119,14 +119,13 @@ def _read(path: Path, columns: Columns, missing: bool, trials: bool) -> pd.DataF
             raise JbrlError(f"{path}: a column has no name: expected that of an environment")
         check_once(names, name, str(path))
     names = [name for name in names if name]
-    if wide:
-        table = _load(path, tuple(names))
     extra = tuple(name for name in TRIAL if name in names) if trials else ()
-    if "seed" in extra and "unit" not in extra:
-        check_trials(_load(path, tuple(names)), str(path))
+    by_seed = "seed" in extra and "unit" not in extra  # then no row may occur twice
+    table = _load(path, tuple(names if wide or by_seed else dict.fromkeys((*wanted, *extra))))
+    if by_seed:
+        check_trials(table, str(path))
     if wide:
         return _melted(table, mapping["algorithm"], str(path), extra)
-    table = _load(path, tuple(dict.fromkeys((*wanted, *extra))))
     return standard(table, mapping, str(path), missing, extra)
 
 

@@ -27,7 +27,7 @@ from jbrl.play.protocol import Protocol
 from jbrl.play.unit import Unit
 from jbrl.problems.lookup import listed, members, problem
 from jbrl.problems.problem import DirichletProblem, Problem
-from jbrl.rollout.contract import Agent, DrawsParameters, cost
+from jbrl.rollout.contract import DrawsParameters, cost
 from jbrl.rollout.faults import check_host_values
 from jbrl.study.storage.files import under
 from jbrl.study.tables import AgentTable, ExperimentTable, Settings, checked, given
@@ -76,7 +76,6 @@ class Study:
         self.folder = (folder or Path.cwd()).resolve()
         self.tables = checked(data, place)
         self.settings = self.tables.study
-        self._traced: set[tuple[str, str]] = set()  # algorithms and priors
         numbered = [*enumerate(self.tables.experiments, 1)]
         # number and name of a table, and its experiments
         self._experiments = [(n, t.name, one) for n, t in numbered for one in _listed(t)]
@@ -193,13 +192,6 @@ class Study:
             for values in table.grid()
         ]
 
-    def _check_host_values(self, agent: Agent, name: str, protocol: Protocol) -> None:
-        """Trace each algorithm once for each prior, not for each of its parameters and seeds."""
-        checked = (name, protocol.prior.digest)
-        if checked not in self._traced:
-            check_host_values(played_agent(agent), name, protocol.agent_prior())
-            self._traced.add(checked)
-
     def _unit(
         self,
         experiment: ExperimentTable,
@@ -211,7 +203,7 @@ class Study:
         settings = self.settings
         try:
             protocol.check_agent(player, algorithm)
-            self._check_host_values(player, algorithm, protocol)
+            check_host_values(played_agent(player), algorithm, protocol.agent_prior())
             cost(player, protocol.agent_prior())  # refuses what takes too much memory
             if settings.record and protocol.in_blocks:
                 raise JbrlError(

@@ -24,7 +24,7 @@ from jbrl.mdp.sampling import stream
 from jbrl.play import stepping
 from jbrl.play.protocol import Protocol
 from jbrl.policy import Policy
-from jbrl.policy_folder import read_agent, read_knowledge, refuse_unimported
+from jbrl.policy_folder import read_agent, read_knowledge, read_problem
 from jbrl.rollout import episodes
 from jbrl.rollout.contract import Agent
 from jbrl.study.portfolio import suits
@@ -349,10 +349,19 @@ def test_arguments_of_another_kind_are_refused_in_a_sentence(policy, tmp_path, m
         misuse(policy, tmp_path / "new")
 
 
-def test_a_module_within_parentheses_is_asked_to_be_imported(tmp_path):
-    refuse_unimported(tmp_path, "problem", 'with_end(os:Corridor(n=3,label="a:b (c:d)"))')
-    with pytest.raises(JbrlError, match="expected `import absent` before"):
-        refuse_unimported(tmp_path, "problem", "with_end(absent:Corridor)")
+@pytest.mark.parametrize(
+    "name",
+    [
+        "absent:Corridor",
+        "with_end(absent:Corridor)",
+        'wrong(GC,kind="family",degree=0.5,towards="absent:Corridor")',
+    ],
+)
+def test_a_folder_makes_no_module_be_imported(tmp_path, monkeypatch, name):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "absent.py").write_text("raise SystemExit('imported')")
+    with pytest.raises(JbrlError, match=r"problem .* own: expected `import absent` before"):
+        read_problem(tmp_path, {"problem": {"name": name, "digest": "", "hosted": False}}, {})
 
 
 def test_an_agent_of_the_users_own_is_asked_to_be_imported(tmp_path, monkeypatch):
