@@ -5,8 +5,8 @@ python experiments/bounds/collect.py run OUT [--strategies STUDY] [NAME…]
     computes those that are missing, pieces in OUT, and writes a JSON file each beside this script;
     STUDY has results of experiments/trained.toml, whose policies may earn the lower ends of the
     deepest brackets
-python experiments/bounds/collect.py lower OUT NAME…
-    computes lower ends of brackets that are kept anew, where they are not certified or may rise
+python experiments/bounds/collect.py lower|upper OUT NAME…
+    computes ends of brackets that are kept anew, where they are not certified or may be nearer
 python experiments/bounds/collect.py table
     writes jbrl/stats/brackets.csv, all brackets to experiments/published/brackets.csv, and the
     table of docs/bounds.md
@@ -17,7 +17,7 @@ python experiments/bounds/collect.py draw
 import csv
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 HERE = Path(__file__).parent
@@ -32,12 +32,8 @@ DECISIONS = {
     "GC": 26,
     "GDL": 40,
     "Grid": 4,
-    "GC-appendix": 12,
-    "GC(n_states=3)": 14,
-    "GC(n_states=4)": 14,
-    "GC(n_states=6)": 14,
-    "GC(n_states=7)": 14,
-    "GC(n_states=8)": 14,
+    "GC-appendix": 20,
+    **{f"GC(n_states={n})": 20 for n in (3, 4, 6, 7, 8)},
     "UGC": 6,
     "UGDL": 2,
     "UGrid": 1,
@@ -102,20 +98,26 @@ def competing(name: str) -> dict:
     return {"agents": agents, "played": PLAYED.get(name)}
 
 
-def lower(out: Path, names: Sequence[str]) -> None:
-    """Put new lower ends, which do not depend on what the upper ones rest on, into kept brackets,
-    where those are not certified or less.
+def one_end(side: str, out: Path, names: Sequence[str]) -> None:
+    """Put new ends of a side, which do not depend on what those of the other rest on, into kept
+    brackets, where those are not certified or farther.
     """
     import jbrl
 
     for name in names:
-        kept = load(name, DECISIONS[name]) or {}
-        found = jbrl.bound(name, decisions=1, out=out, **competing(name)).as_dict()
-        if found["lower"] > kept["lower"] or not kept["lower_end"].get("assumes"):
-            kept |= {side: found[side] for side in ("lower", "lower_end")}
-            kept["certified"] = certified(kept) == "both ends"
-            file(name, DECISIONS[name]).write_text(json.dumps(kept, indent=1) + "\n")
-        print(f"{name}: {kept['lower']:.4g}, with {found['lower']:.4g} now")
+        old = narrowest([name])[0]
+        above = side == "upper"
+        how = {"decisions": DECISIONS[name], "played": 2} if above else competing(name)
+        found = jbrl.bound(name, **({"decisions": 1} | how), out=out).as_dict()
+        nearer = found[side] < old[side] if above else found[side] > old[side]
+        if nearer or not old[f"{side}_end"].get("assumes"):
+            about = ("decisions", "state_counts", "clairvoyant") if above else ()
+            new = old | {key: found[key] for key in (side, f"{side}_end", *about)}
+            new["certified"] = certified(new) == "both ends"
+            file(name, new["decisions"]).write_text(json.dumps(new, indent=1) + "\n")
+            if old["decisions"] not in (new["decisions"], *CURVES.get(name, ())):
+                file(name, old["decisions"]).unlink()
+        print(f"{name}: {old[side]:.4g}, with {found[side]:.4g} now", flush=True)
 
 
 def load(name: str, decisions: int) -> dict | None:
@@ -124,10 +126,10 @@ def load(name: str, decisions: int) -> dict | None:
     return json.loads(path.read_text()) if path.exists() else None
 
 
-def narrowest() -> list[dict]:
+def narrowest(names: Iterable[str] = DECISIONS) -> list[dict]:
     """Return the narrowest bracket of each problem."""
     found = []
-    for name in DECISIONS:
+    for name in names:
         kept = [one for d in range(200) if (one := load(name, d))]
         found += [min(kept, key=lambda one: one["upper"] - one["lower"])] if kept else []
     return found
@@ -241,8 +243,8 @@ if __name__ == "__main__":
             run(Path(out), Path(study), names)
         case ["run", out, *names]:
             run(Path(out), None, names)
-        case ["lower", out, *names]:
-            lower(Path(out), names)
+        case ["lower" | "upper" as side, out, *names]:
+            one_end(side, Path(out), names)
         case ["table"]:
             table()
         case ["draw"]:

@@ -18,18 +18,20 @@ import numpy as np
 from jbrl.bayes_optimal import samples
 from jbrl.bayes_optimal.hidden import Between, Hidden, Totals, Worth, sums
 from jbrl.bayes_optimal.look_ahead import LookAhead, Replication
-from jbrl.bayes_optimal.plan import BACKED_UP, PRODUCTS
+from jbrl.bayes_optimal.plan import BACKED_UP, PRODUCTS, VALUE
 from jbrl.bayes_optimal.samples import CHUNK, Control, Weights, cut_blocks, variables_of
 from jbrl.mdp import backward
 from jbrl.mdp.counts import BlockCounts, Cell, Layers, Total
 from jbrl.mdp.model import Model
 
-# Counts of the hidden states after their last outcome: without a limit of time, and ever.
-USUAL_SPLITS, MOST_SPLITS = 10_000, 40_000
+# Counts of the hidden states after their last outcome: of the first runs, and ever.
+USUAL_SPLITS, MOST_SPLITS = 10_000, 2**20
+LEAVES = 25  # of the look-ahead that take half as long as such a count
 DIVISIONS = 20  # of a count, exchangeable rows apart
 MOST_TRIALS = 40
 MOST_TRANSITIONS = 500  # uncertain ones of a problem
-MOST_WORTHS = 2**28  # bytes of the worths of the MDPs that are solved together
+# bytes of the worths of the MDPs that are solved together, where leaves do not take more
+WORTHS = 2**28
 CHOOSING = 128  # MDPs on which the hidden states are chosen
 # of a replication; as many as leave time for those that are enough, more outcomes are followed
 LEAST_MDPS, ENOUGH_MDPS, USUAL_MDPS, MOST_MDPS = CHUNK, 4 * CHUNK, 8 * CHUNK, 32 * CHUNK
@@ -76,10 +78,15 @@ class HiddenAhead:
         return (n_mdps / CHUNK * once + products) / ahead.threads
 
     def fitting(self, limit: float | None) -> "HiddenAhead":
-        """Return the bound with as many outcomes as leave time for `ENOUGH_MDPS`."""
+        """Return the bound with as many outcomes as leave time for `ENOUGH_MDPS`, or, without a
+        limit, as take about twice as long as the look-ahead.
+        """
+        counts, ahead = self.hidden.counts, self.ahead
         if not limit:
-            return self
-        found, most = self, _trials(self.hidden.counts, self.ahead.horizon, MOST_SPLITS)
+            own = ahead.layers.count(ahead.decisions) // LEAVES
+            splits = min(MOST_SPLITS, max(USUAL_SPLITS, own))
+            return self.following(_trials(counts, ahead.horizon, splits))
+        found, most = self, _trials(counts, ahead.horizon, MOST_SPLITS)
         for trials in range(most, 0, -1):
             found = self.following(trials)
             if found.seconds(ENOUGH_MDPS) <= limit:
@@ -129,7 +136,8 @@ class HiddenAhead:
     def _chunk(self) -> int:
         """Return how many MDPs are solved together."""
         worths = _splits(self.hidden.counts, self.hidden.trials).sum() * len(self.hidden.counts)
-        return int(2 ** min(math.log2(CHUNK), max(0, math.log2(MOST_WORTHS / 4 / worths) // 1)))
+        most = max(WORTHS, VALUE * self.ahead.layers.count(self.ahead.decisions))
+        return int(2 ** min(math.log2(CHUNK), max(0, math.log2(most / 4 / worths) // 1)))
 
     def leaves(self) -> dict[Cell, int]:
         """Return the cells at the end of the look-ahead, and how many decisions earlier than D it

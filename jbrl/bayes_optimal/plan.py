@@ -103,7 +103,7 @@ class Sizes:
             if self._layers.divisions(d) > MOST_DIVISIONS:
                 return None
             leaves, cells = self._layers.count(d), len(self._layers.layer(d))
-            arrays = 2 * leaves + before.leaves + 3 * self._layers.largest(d)
+            arrays = 3 * leaves + before.leaves + 3 * self._layers.largest(d)
             ahead = VALUE * arrays + WEIGHT * CHUNK * self._layers.distinct_splits(d)
             cells += before.cells
             memory = BASE + CELL * cells + max(self._samples + ahead, self._least)

@@ -221,8 +221,20 @@ def test_more_time_lets_more_outcomes_be_followed(monkeypatch):
     assert hide(ahead_of(jbrl.problem("UGrid").mdps, 0), np.random.SeedSequence(0)) == []
     certain = distribution(np.eye(2)[:, None].repeat(2, 1), np.ones((2, 2, 2)), 0)
     assert hide(ahead_of(certain, 0), np.random.SeedSequence(0)) == []
-    monkeypatch.setattr(hidden_ahead, "MOST_WORTHS", 1)
-    assert hidden_of(ahead, (1,), 3)._chunk == 1
+    monkeypatch.setattr(hidden_ahead, "WORTHS", 1)
+    assert hidden_of(ahead_of(jbrl.problem(SMALL).mdps, 0), (1,), 3)._chunk == 1
+
+
+def test_a_deeper_look_ahead_lets_more_outcomes_be_followed(monkeypatch):
+    monkeypatch.setattr(hidden_ahead, "USUAL_SPLITS", 10)
+    monkeypatch.setattr(hidden_ahead, "LEAVES", 1)
+    model, seed = jbrl.problem("GC").mdps, np.random.SeedSequence(0)
+    shallow, deep = (hide(ahead_of(model, decisions), seed)[0] for decisions in (4, 8))
+    for one in (shallow, deep):
+        followed = hidden_ahead._splits(one.hidden.counts, one.hidden.trials + 1)
+        leaves = one.ahead.layers.count(one.ahead.decisions)
+        assert followed[-2] <= leaves < followed[-1]
+    assert shallow.hidden.trials < deep.hidden.trials
 
 
 def test_threads_change_no_bit():
