@@ -18,8 +18,8 @@ from concurrent.futures import Executor
 from functools import cached_property, partial
 
 import numpy as np
-from scipy.special import betaincinv
 
+from jbrl.bayes_optimal.samples import beta_quantiles
 from jbrl.mdp.counts import BlockCounts, Total
 from jbrl.mdp.model import Model, sweep
 
@@ -368,7 +368,7 @@ def _draw(weights: np.ndarray, uniforms: np.ndarray) -> np.ndarray:
     """Return Dirichlet draws, [K, M], of uniform numbers [K - 1, M], by stick-breaking."""
     left, parts = np.ones(uniforms.shape[1]), []
     for k, numbers in enumerate(uniforms):
-        share = left * betaincinv(weights[k], weights[k + 1 :].sum(), numbers)
+        share = left * beta_quantiles(weights[k], weights[k + 1 :].sum(), numbers)
         left = left - share
         parts.append(share)
     return np.stack([*parts, left])

@@ -4,6 +4,7 @@ played.
 
 import numpy as np
 import pytest
+from scipy.special import betaincinv
 
 from jbrl.bayes_optimal import samples
 from jbrl.bayes_optimal.samples import (
@@ -62,6 +63,14 @@ def test_draws_follow_the_prior(name):
         column += len(mean)
         assert own.mean(1) == pytest.approx(mean, abs=0.0125)
         assert own @ own.T / own.shape[1] == pytest.approx(second, abs=0.0125)
+
+
+def test_draws_of_great_concentrations_are_normal():
+    uniforms = (np.arange(9) + 0.5) / 9
+    found = samples.beta_quantiles(2e9, 5e9, uniforms)
+    np.testing.assert_allclose(found, betaincinv(2e9, 5e9, uniforms), rtol=1e-9)
+    logs = samples.log_row(np.array([1e20, 1e28, 1e30]), uniforms[None].repeat(2, 0))
+    np.testing.assert_allclose(np.exp(logs[:2, 0]), (1e-10, 1e-2), rtol=0.02)
 
 
 def test_clairvoyant_values_against_value_iteration_by_hand():
