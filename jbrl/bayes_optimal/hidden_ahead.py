@@ -154,7 +154,9 @@ class HiddenAhead:
         model, rest = self.ahead.layers.model, 1 / (1 - self.ahead.discount)
         low, high = control.bounds()
         earliest = self.ahead.discount ** -max(self.leaves().values())
-        return float(earliest * (rest * model.reward_range + (high - low).max()))
+        least = rest * model.least_reward - high.max()
+        most = rest * (model.least_reward + model.reward_range) - low.min()
+        return float(earliest * (max(most, 0.0) - min(least, 0.0)))
 
     def _for_ever(self) -> float:
         """Return what to add to a value for ever, so that it is not below that of the decisions

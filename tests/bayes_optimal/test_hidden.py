@@ -262,6 +262,16 @@ def test_a_bracket_rests_on_it_and_goes_on(tmp_path, monkeypatch):
     assert jbrl.bound(SMALL, **arguments, out=tmp_path) == found
 
 
+def test_the_range_is_that_of_all_states():
+    """Values from 0 to 6, less 0 in a state and 100 in the other."""
+    one = hidden_of(ahead_of(problem(PRIORS["unlike"]).mdps, 1), (0,), 2)
+    control = one.ahead.control(np.random.SeedSequence(1))
+    constant, slopes = np.array([0.0, 100.0]), 0 * control.slopes
+    control = dataclasses.replace(control, constant=constant, slopes=slopes, curvatures=None)
+    made = one.replication(control, 1024, np.random.SeedSequence(2))
+    assert made.value_range == pytest.approx(106)
+
+
 def misses(numbers: range) -> int:
     """Count limits at 97.5 % that lie below the value, of lifetimes after which little is left."""
     missed, n_mdps = 0, 256
