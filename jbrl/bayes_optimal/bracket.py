@@ -265,7 +265,14 @@ class _Work:
         self.model: Model = make_model(problem.mdps)
         check_model(self.model, problem.short_name)
         # Symmetric states are not merged: see `LookAhead.margin`.
-        self.layers = Layers(self.model, merge_states=False)
+        self.layers = self.above_least = Layers(self.model, merge_states=False)
+        # In single precision, what all rewards have in common would take the digits of the rest.
+        least = self.model.least_reward
+        if least:
+            rewards: Any = np.asarray(problem.mdps.rewards, np.float64) - least
+            mdps = dataclasses.replace(problem.mdps, rewards=rewards)
+            self.above_least = Layers(make_model(mdps), merge_states=False)
+        self.common = least * sum(self.discount**t for t in range(self.horizon))
 
     def seeds(self, name: str, n: int) -> list[np.random.SeedSequence]:
         """Return seeds for independent samples."""
@@ -288,7 +295,8 @@ class _Work:
         """Return a replication, the one that is kept or else a new one."""
 
         def make() -> dict[str, float]:
-            return dataclasses.asdict(way.replication(n_mdps, seed))
+            one = dataclasses.asdict(way.replication(n_mdps, seed))
+            return one | {name: one[name] + self.common for name in ("value", "clairvoyant")}
 
         return self.pieces.get(f"{prefix}{way.name}-{n_mdps}-{number}", make)
 
@@ -365,9 +373,7 @@ class _Work:
 
     def _equal(self, lower: float, upper: float) -> bool:
         """Return whether values differ by no more than what is rounded."""
-        least = self.model.least_reward
-        reward = max(abs(least), abs(least + self.model.reward_range))  # the greatest
-        return upper - lower <= ROUNDING * max(min(1.0, reward), abs(lower))
+        return upper - lower <= ROUNDING * max(min(1.0, self.model.reward_size), abs(lower))
 
     def _extremes(self, ahead: LookAhead) -> tuple[End, End]:
         """Return the ends that need no sample: the values of the best policies for D decisions if
@@ -431,7 +437,7 @@ class _Work:
         replication, and the seconds that the choice took.
         """
         plan, seeds, seconds, raced = self.plan, self.seeds("pilot", 3), list[float](), list[Way]()
-        ahead = LookAhead(self.layers, self.discount, self.horizon, plan.shallow, self.cores)
+        ahead = LookAhead(self.above_least, self.discount, self.horizon, plan.shallow, self.cores)
         ways = Ways(ahead, plan, self.seeds("control", 1)[0])
 
         def trial(way: Way, n_mdps: int) -> Replication:
@@ -465,7 +471,7 @@ class _Work:
 
     def _others(self, ways: Ways, ahead: LookAhead, limit: float | None) -> list[Kind]:
         """Return the relaxations beside that in which the MDP is shown after the look-ahead."""
-        relaxed = forgetting(self.model, self.discount, self.horizon, self.cores)
+        relaxed = forgetting(ahead.layers.model, self.discount, self.horizon, self.cores)
         if relaxed is not None:
             slow = limit is not None and relaxed.seconds(FIRST) > limit
             return [] if slow else [ways.forgetting(relaxed)]

@@ -59,8 +59,8 @@ class Between:
         self._level = returns.reshape(flat).astype(np.float32)
         self._rise = np.diff(returns, axis=2, append=returns[:, :, -1:]).reshape(flat)
         self._rise = self._rise.astype(np.float32)
-        least_width = max(1e-6 * min(1.0, model.reward_range), 1e-30)
-        width = np.maximum(self.most - self.least, np.float32(least_width))
+        self.small = max(1e-6 * min(1.0, model.reward_range), 1e-30)  # a difference that is none
+        width = np.maximum(self.most - self.least, np.float32(self.small))
         self._scale = ((GRID - 1) / width).astype(np.float32)
         self._first = np.arange(len(self.least), dtype=np.int32) * GRID
 
@@ -279,12 +279,15 @@ class Hidden:
         shape = steps[0].gain.shape
         low, high = np.broadcast_to(between.least, shape), np.broadcast_to(between.most, shape)
         after_low, after_high = step(low)[0], step(high)[0]
+        enough = 1e-3 * float(np.ptp(between.most)) + 100 * between.small
         for _ in range(CORRECTIONS):
-            nearer = np.clip(_meeting(low, after_low, high, after_high), low, high)
+            nearer = _meeting(low, after_low, high, after_high, between.small)
+            nearer = np.clip(nearer, low, high)
             after_nearer = step(nearer)[0]
-            new_low = np.clip(_meeting(nearer, after_nearer, high, after_high), low, nearer)
+            new_low = _meeting(nearer, after_nearer, high, after_high, between.small)
+            new_low = np.clip(new_low, low, nearer)
             high, after_high = nearer, after_nearer
-            if float((high - new_low).max()) < 1e-3 * float(np.ptp(between.most)) + 1e-4:
+            if float((high - new_low).max()) < enough:
                 break
             low, after_low = new_low, step(new_low)[0]
         return [high, *step(high)[1:]]
@@ -356,11 +359,13 @@ class _Row:
         return np.divide(total, 1 - stays, out=total)
 
 
-def _meeting(a: np.ndarray, after_a: np.ndarray, b: np.ndarray, after_b: np.ndarray) -> np.ndarray:
+def _meeting(
+    a: np.ndarray, after_a: np.ndarray, b: np.ndarray, after_b: np.ndarray, small: float
+) -> np.ndarray:
     """Return where the line through two points meets the identity; `b` if both lie on it."""
     gap_a, gap_b = after_a - a, after_b - b
     difference = gap_a - gap_b
-    share = np.divide(gap_a, difference, out=np.ones_like(gap_a), where=difference > 1e-6)
+    share = np.divide(gap_a, difference, out=np.ones_like(gap_a), where=difference > small)
     return a + share * (b - a)
 
 

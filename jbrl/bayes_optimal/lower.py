@@ -26,7 +26,7 @@ from jbrl.study.portfolio import setting_name
 TRIAL = 8192  # MDPs in which candidates are compared
 AT_ONCE = 2**14  # lifetimes whose transitions are kept at once
 LEAST_PLAYED = 256  # MDPs, however little time there is
-ROUNDING = 1e-5  # of returns in single precision
+ROUNDING = 1e-5  # relative, of the least return
 BONUSES = (0.0, 0.03, 0.1, 0.3)  # as a part of the range of rewards
 AHEAD = "Look-ahead"
 # Part of a budget for planning a look-ahead; seconds of an uncertain row of a cell on one core.
@@ -112,8 +112,9 @@ def candidates(
     plays = functools.partial(play, prior=protocol.test, horizon=horizon, discount=discount)
     chance, policies = Chance(layers.model.mdps, discount, horizon), []
     least = chance.least(layers.model.first_states)
-    least -= ROUNDING * max(1.0, abs(least))
-    for bonus in sorted({round(share * layers.model.reward_range, 6) for share in BONUSES}):
+    least -= ROUNDING * max(min(1.0, layers.model.reward_size), abs(least))
+    most = layers.model.reward_range
+    for bonus in sorted({float(f"{share * most:.6g}") for share in BONUSES}):
         one = dataclasses.replace(ahead, beta=bonus)
         player = _player(functools.partial(_trained, one, found), plays, chance.of)
         policies.append(Candidate(setting_name(one), player, least, _digest(one, AHEAD)))

@@ -75,6 +75,7 @@ def back_up_and_choose(
     shape = layers.shape(cell)
     folded = _folded(layers, cell)
     best, choice = np.empty(folded), np.zeros(folded, np.int16)
+    unit = min(1.0, layers.model.reward_size)
     rows = _Rows(layers, after, discount, cell)
     for part in _parts(folded):
         here, chosen = best[part], choice[part]
@@ -82,7 +83,7 @@ def back_up_and_choose(
             if not number:
                 here[:] = q
                 continue
-            chosen[q > here + TIE * np.maximum(1.0, np.abs(here))] = number
+            chosen[q > here + TIE * np.maximum(unit, np.abs(here))] = number
             np.maximum(here, q, out=here)
     return best.reshape(shape), choice.reshape(shape)
 

@@ -91,6 +91,11 @@ class Model:
         """Return the difference of the greatest and the smallest reward of a transition."""
         return float(np.ptp(self._rewards))
 
+    @cached_property
+    def reward_size(self) -> float:
+        """Return the greatest absolute reward of a possible transition."""
+        return float(np.abs(self._rewards).max())
+
     @property
     def _rewards(self) -> np.ndarray:
         return np.asarray(self.mdps.rewards)[np.asarray(self.mdps.concentrations) > 0]

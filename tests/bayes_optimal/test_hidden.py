@@ -262,6 +262,20 @@ def test_a_bracket_rests_on_it_and_goes_on(tmp_path, monkeypatch):
     assert jbrl.bound(SMALL, **arguments, out=tmp_path) == found
 
 
+def test_the_unit_of_rewards_and_what_all_have_in_common_change_nothing(monkeypatch):
+    """What is estimated in single precision are rewards from 0 on."""
+    monkeypatch.setattr(hidden_ahead, "USUAL_MDPS", 1024)
+    mdps, ends = jbrl.problem(SMALL).mdps, []
+    for unit, common in ((1.0, 0.0), (2.0**-30, 0.0), (1.0, 1e4)):
+        same = problem((mdps.concentrations, unit * mdps.rewards + common))
+        found = jbrl.bound(same, discount=DISCOUNT, horizon=HORIZON, decisions=2, played=300)
+        assert "all rows but those of" in found.upper_end.rests_on["method"]
+        rest = common * (1 - DISCOUNT**HORIZON) / (1 - DISCOUNT)
+        ends.append(((found.lower - rest) / unit, (found.upper - rest) / unit))
+    np.testing.assert_allclose(ends[1], ends[0], rtol=1e-3)
+    np.testing.assert_allclose(ends[2][1], ends[0][1], rtol=1e-6)
+
+
 def test_the_range_is_that_of_all_states():
     """Values from 0 to 6, less 0 in a state and 100 in the other."""
     one = hidden_of(ahead_of(problem(PRIORS["unlike"]).mdps, 1), (0,), 2)
