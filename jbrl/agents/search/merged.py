@@ -355,27 +355,26 @@ def _sweep(now: Sweep, consts: tuple[Any, ...]) -> Sweep:
 def _evaluate(rows: Array, task: MergedTask, wanted: Array) -> tuple[Array, Array, Array]:
     """Evaluate the policy that follows `rows`, by elimination; anything unless `wanted`.
 
-    The matrix of V = r + g P V is diagonally dominant: no pivoting is needed. Solved with it, a
-    right side of ones shows what one unit of reward in each step comes to with the same rounding
-    errors, so that values can leave out a level without these. They do so above g = 0.99.
+    The matrix of V = r + g P V is diagonally dominant: no pivoting is needed. Above g = 0.99 values
+    leave out that of one state, the level. Its column is then one of ones, for (1 - g) times the
+    level, which every equation has: pivots are no smaller, and no large values are subtracted from
+    each other.
 
     Returns: values less a level [S], the level [] and the tie tolerance of each state [S].
     """
     n_states = task.n_states
     table = rows.reshape(n_states, n_states + 1)
     transitions, rewards = table[:, :n_states], table[:, n_states:]
-    system = jnp.eye(n_states) - task.discount * transitions
-    system = jnp.concatenate([system, rewards, jnp.ones((n_states, 1))], axis=1)
     end = jnp.where(wanted, n_states, 0)
-    system = _repeated(_eliminate, end, system)
-    values, ones = system[:, n_states], system[:, n_states + 1]
     close = task.discount > GREATEST_PLAIN_DISCOUNT
     place = _destination(rows, task, jnp.where(close, end, 0))
-    level = jnp.where(close, read(values, place), 0.0)
-    values = values - jnp.where(close, level / read(ones, place) * ones, 0.0)
+    left_out = (jnp.arange(n_states, dtype=jnp.int32) == place) & close
+    system = jnp.where(left_out[None], 1.0, jnp.eye(n_states) - task.discount * transitions)
+    values = _repeated(_eliminate, end, jnp.concatenate([system, rewards], axis=1))[:, n_states]
+    reward = jnp.where(close, read(values, place), 0.0)
+    level, values = reward / (1 - task.discount), jnp.where(left_out, 0.0, values)
     sizes = _greatest_reached(transitions, jnp.abs(values), end)
-    left_out = jnp.abs((1 - task.discount) * level)
-    return values, level, jnp.float32(TIE_TOLERANCE) * (sizes + left_out)
+    return values, level, jnp.float32(TIE_TOLERANCE) * (sizes + jnp.abs(reward))
 
 
 def _repeated(

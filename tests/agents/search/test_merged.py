@@ -9,6 +9,7 @@ import pytest
 from scipy import stats
 
 from benchmarks.twins import merged as reference
+from benchmarks.twins.planner import policy_iteration
 from jbrl.agents.search import draws, merged
 from jbrl.agents.search.merged import MergedTask, blank, draw
 from jbrl.base.errors import JbrlError
@@ -108,6 +109,22 @@ def test_one_certain_row_is_kept_and_more_samples_of_it_change_nothing():
     )
     np.testing.assert_allclose(one, expected, rtol=1e-5)
     np.testing.assert_array_equal(one, more)
+
+
+@pytest.mark.parametrize("discount", [0.999, 0.9999])
+@pytest.mark.parametrize("seed", range(4))
+def test_values_differ_as_they_do_without_a_large_level(seed, discount):
+    """Rewards of 10,000 and a bit: values up to 1e8, which differ by less than 1."""
+    paid = np.float32(problem(seed)[1] + 1e4)
+    one = jnp.ones(S * A, jnp.int32)
+    given = task(seed, rewards=paid.reshape(-1), samples=one, discount=jnp.float32(discount))
+    rows = np.asarray(DRAW(given), float)[: S * A * S].reshape(S, A, S)
+    rows /= rows.sum(-1, keepdims=True)
+    exact = policy_iteration(rows, (rows * paid).sum(-1), float(np.float32(discount)))
+    found = jax.jit(merged.solve)(given)
+    np.testing.assert_allclose(whole(found), exact, rtol=1e-6)
+    error = (found.q - found.q.mean()) - (exact - exact.mean())
+    assert abs(error).max() < found.tolerance.max() < 0.03
 
 
 def test_a_guess_of_the_values_changes_nothing_but_the_time():
