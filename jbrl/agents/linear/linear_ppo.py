@@ -11,7 +11,7 @@ from jbrl import vectorize
 from jbrl.agents import selection
 from jbrl.agents.complete import log_uniform, uniform
 from jbrl.agents.deep import sequence
-from jbrl.agents.deep.sequence import TERMINATED, Rollout
+from jbrl.agents.deep.sequence import TERMINATED, TRUNCATED, Rollout
 from jbrl.agents.linear import complete
 from jbrl.agents.linear.features import Features, Orders
 from jbrl.agents.registry import register_agent
@@ -195,7 +195,8 @@ def shuffled(key: Array, length: Array) -> Array:
 def judged(features: Features, learner: Learner, buffer: Rollout, rules: Rules) -> Sample:
     """Return advantages and targets of a buffer, by the weights that it was played with.
 
-    A_t = delta_t + gamma lambda A_{t+1} within an episode; the target is A_t + v(s_t).
+    A_t = delta_t + gamma lambda A_{t+1} within an episode; the target is A_t + v(s_t). Of an
+    episode that was cut off, delta ends with the value of its own last observation.
     """
     last = buffer.next_observations[buffer.length - 1]
     seen = sequence.as_inputs(jnp.concatenate([buffer.observations, last[None]]))
@@ -204,9 +205,17 @@ def judged(features: Features, learner: Learner, buffer: Rollout, rules: Rules) 
     place = jnp.arange(STEPS, dtype=jnp.int32)
     # the observation after the last transition, which may have ended an episode, stands at the end
     following = jnp.where(place + 1 < buffer.length, values[1:], values[-1])
+    counts, ends = place < buffer.length, buffer.ends[:, 0]
+    cut = counts & (ends == TRUNCATED)
+
+    def with_own(following: Array) -> Array:
+        seen = sequence.as_inputs(buffer.next_observations)
+        own = features.rows(learner.weights, seen, rules.orders)[:, -1]
+        return jnp.where(cut, own, following)
+
+    following = lax.cond(cut.any(), with_own, lambda following: following, following)
     gamma, decay = rules.drawn["gamma"], rules.drawn["lambda"]
-    goes_on = jnp.where(buffer.ends[:, 0] == TERMINATED, 0.0, gamma)
-    counts = place < buffer.length
+    goes_on = jnp.where(ends == TERMINATED, 0.0, gamma)
     errors = buffer.rewards[:, 0] + goes_on * following - values[:-1]
     errors = jnp.where(counts, errors, 0.0)
 
@@ -215,7 +224,7 @@ def judged(features: Features, learner: Learner, buffer: Rollout, rules: Rules) 
         now = error + factor * later
         return now, now
 
-    factors = jnp.where(counts, goes_on * decay, 0.0)
+    factors = jnp.where(counts & (ends == 0), gamma * decay, 0.0)
     _, advantages = lax.scan(back, jnp.float32(0), (errors, factors), reverse=True)
     actions = buffer.actions[:, 0]
     chosen = jnp.take_along_axis(logs, actions[:, None], axis=1)[:, 0]

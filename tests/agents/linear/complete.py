@@ -193,7 +193,7 @@ class PPOTwin(Twin):
             pi = softmax(theta @ phi)
             u = min(int((np.cumsum(pi) <= first[0]).sum()), N_ACTIONS - 1)
             if done < EPISODES:
-                buffer.append((phi, u, r, self.phi(y), terminated))
+                buffer.append((phi, u, r, self.phi(y), terminated, truncated))
             if len(buffer) == int(self.drawn["steps"]):
                 theta, v = self.learn(theta, v, buffer, key, sign)
                 buffer = []
@@ -204,12 +204,10 @@ class PPOTwin(Twin):
         gamma, n = self.drawn["gamma"], len(buffer)
         advantages, later = np.zeros(n), 0.0
         for t in reversed(range(n)):
-            phi, _, r, _, terminated = buffer[t]
-            # the observation after a step is that before the next one, but at the end
-            following = buffer[t + 1][0] if t + 1 < n else buffer[t][3]
+            phi, _, r, following, terminated, truncated = buffer[t]
             goes_on = 0 if terminated else 1
             delta = r + gamma * goes_on * (v @ following)[0] - (v @ phi)[0]
-            later = delta + self.decay * goes_on * later
+            later = delta + self.decay * (not terminated and not truncated) * later
             advantages[t] = later
         targets = advantages + [(v @ b[0])[0] for b in buffer]
         logs = [np.log(softmax(theta @ b[0])[b[1]]) for b in buffer]

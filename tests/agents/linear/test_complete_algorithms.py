@@ -15,6 +15,7 @@ import jbrl
 from jbrl.agents import complete as distributions
 from jbrl.agents import selection
 from jbrl.agents.complete import log_uniform, uniform
+from jbrl.agents.deep.sequence import TERMINATED, TRUNCATED
 from jbrl.agents.linear import actor_critic, features, linear_ppo
 from jbrl.agents.linear.complete import PARL2_START, integer, parl2_bounded
 from jbrl.agents.linear.features import Fourier, Orders, Table
@@ -271,6 +272,29 @@ def test_ppo_learns_from_each_step_once_in_a_pass(monkeypatch, length, batch):
     learned = jax.jit(lambda *given: linear_ppo.learned(None, *given, rules).weights)
     counts = learned(learner, buffer)
     np.testing.assert_array_equal(counts, np.where(place < length, 3, 0))
+
+
+@pytest.mark.parametrize(
+    ("end", "advantages"), [(0, [4.5, 5]), (TERMINATED, [0, 5]), (TRUNCATED, [4, 5])]
+)
+def test_advantages_of_ppo_by_hand(end, advantages):
+    """From state 0 to 1, where an episode may end; from 2 to 1. Values 1, 8, 2: gamma 1/2, lambda
+    1/5. An episode that goes on is in 1 before its second step.
+    """
+    table, one = Table(3), jnp.float32(1)
+    weights = jnp.zeros((2, 3)).at[1].set(jnp.float32([1, 8, 2]))
+    learner = linear_ppo.Learner(weights, weights, weights, jnp.int32(0), jnp.int32(0))
+    buffer = linear_ppo.Rollout.empty(Discrete(3), linear_ppo.STEPS)
+    drawn = {"gamma": jnp.float32(0.5), "lambda": jnp.float32(0.2)}
+    orders = Orders(jnp.int32(0), jnp.int32(0), jnp.bool_(True))
+    rules = linear_ppo.Rules(drawn, orders, one, None)
+    for x, r, ended in ((0, 1.0, end), (2 if end else 1, 3.0 if end else 9.0, 0)):
+        ends = jnp.bool_(ended == TERMINATED), jnp.bool_(ended == TRUNCATED)
+        buffer = buffer.append(
+            Transition(jnp.int32(x), jnp.int32(0), jnp.float32(r), jnp.int32(1), *ends)
+        )
+    found = jax.jit(functools.partial(linear_ppo.judged, table))(learner, buffer, rules)
+    np.testing.assert_allclose(found.advantages[:2], advantages)
 
 
 def test_adam_by_hand():
