@@ -170,6 +170,23 @@ def raise_capacity(agent: Any, name: str, needed: int) -> None:
     object.__setattr__(agent, name, max(getattr(agent, name), needed))
 
 
+def check_capacity(agent: Any, *names: str) -> None:
+    """Refuse an agent whose budget JAX traces, so that it has raised no capacity for it.
+
+    Args:
+      names: the fields that hold capacities; 0: none.
+
+    Raises:
+      JbrlError: names those that are 0.
+    """
+    missing = [name for name in names if not getattr(agent, name)]
+    if missing:
+        raise JbrlError(
+            f"{type(agent).__name__}: its budget is traced by JAX: expected "
+            f"{' and '.join(missing)}, the greatest values that it takes"
+        )
+
+
 def round_up(number: int) -> int:
     """Return the least power of two that is not below `number`, 1 at least."""
     return 1 << max(0, number - 1).bit_length()

@@ -91,6 +91,8 @@ def simulate(
     lanes are mapped at once as `jbrl.play` plays in a group, else up to float32 rounding.
 
     Args:
+      agent: a budget that JAX traces, such as `simulations`, is cut to the capacity that the agent
+        is made with, such as `max_simulations`.
       environment: a problem, whose environment number `index` is played, or an environment.
       key: of the seed, as `problem.key(seed)` returns it.
       index: [] int32.
@@ -100,10 +102,11 @@ def simulate(
       record: keep states and actions of T decisions in a finite MDP as well as rewards.
 
     Raises:
-      JbrlError: an agent that cannot use what the prior offers, that learns on the host, or that
-        takes random numbers or times from the host; a prior of other sizes than the environment; an
-        environment outside jbrl that breaks its contract; a parameter or a discount out of range,
-        unless JAX traces it; a lifetime that the problem does not know.
+      JbrlError: an agent that cannot use what the prior offers, that learns on the host, that takes
+        random numbers or times from the host, or that has no capacity for a budget which JAX
+        traces; a prior of other sizes than the environment; an environment outside jbrl that breaks
+        its contract; a parameter or a discount out of range, unless JAX traces it; a lifetime that
+        the problem does not know.
 
     >>> problem, agent = jbrl.problem("GC"), jbrl.agents.Random()
     >>> one = lambda index: jbrl.simulate(agent, problem, problem.key(0), index)

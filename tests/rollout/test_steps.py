@@ -11,7 +11,7 @@ import pytest
 from scipy import stats
 
 import jbrl
-from jbrl.agents import BAMCP, BEB, DQN, OPPSDS, EpsilonGreedy, Formula, QLearning, Random
+from jbrl.agents import BAMCP, BEB, BFS3, DQN, OPPSDS, EpsilonGreedy, Formula, QLearning, Random
 from jbrl.base.pytree import record
 from jbrl.environments.spec import Steps
 from jbrl.mdp import sampling
@@ -172,6 +172,9 @@ def test_what_cannot_be_simulated_is_refused():
         jbrl.simulate(BEB(), gc, gc.key(0), prior=jbrl.problem("Grid"))
     with pytest.raises(jbrl.JbrlError, match="expected the same observations and actions"):
         jbrl.simulate(Random(), catch, catch.key(0), prior=jbrl.problem("DeepSea"))
+    for budget in (lambda n: BAMCP(simulations=n), lambda n: BFS3(samples=n)):
+        with pytest.raises(jbrl.JbrlError, match="budget is traced by JAX: expected max_"):
+            jax.vmap(lambda n, b=budget: jbrl.simulate(b(n), gc, gc.key(0)))(jnp.arange(1, 3))
 
 
 @pytest.mark.parametrize("name", ["BOSS", "SBOSS", "BAMCP", "e-Greedy"])

@@ -11,7 +11,7 @@ from jbrl.agents.registry import register_agent
 from jbrl.agents.search import draws, uct, uct_groups
 from jbrl.agents.search.uct import Kept, SearchTask
 from jbrl.base.errors import JbrlError
-from jbrl.base.parameters import parameter, raise_capacity, round_up
+from jbrl.base.parameters import check_capacity, parameter, raise_capacity, round_up
 from jbrl.base.pytree import record
 from jbrl.mdp.dirichlet import add_count
 from jbrl.problems.prior import DirichletPrior
@@ -142,7 +142,8 @@ class BAMCP(HasCost, Agent[DirichletPrior, BAMCPState]):
         )
 
     def _check_memory(self, n_states: int, n_actions: int) -> int:
-        """Return the bytes of one tree. Raise `JbrlError` when they are too many."""
+        """Return the bytes of one tree. Raise `JbrlError` when they are too many, or unknown."""
+        check_capacity(self, "max_simulations", "max_depth")
         needed = uct.bytes_needed(n_states, n_actions, self._capacity, self.max_depth)
         if needed > MAX_BYTES or self.max_simulations * self.max_depth >= 2**31:
             raise JbrlError(

@@ -27,7 +27,7 @@ from jbrl.agents.search.forward_tree import (
     thresholds,
 )
 from jbrl.base.errors import JbrlError
-from jbrl.base.parameters import parameter, raise_capacity, round_up
+from jbrl.base.parameters import check_capacity, parameter, raise_capacity, round_up
 from jbrl.base.pytree import record
 from jbrl.mdp import sampling
 from jbrl.mdp.dirichlet import count_transition
@@ -117,6 +117,7 @@ class BFS3(HasCost, Agent[DirichletPrior, BFS3State]):
 
     @property
     def _capacity(self) -> Capacity:
+        check_capacity(self, "max_trajectories", "max_samples", "max_depth")
         return Capacity(self.max_trajectories, self.max_samples, self.max_depth)
 
     def cost(self, prior: DirichletPrior) -> Cost:
