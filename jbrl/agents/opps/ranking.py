@@ -201,9 +201,10 @@ def linear_policies(names: Sequence[str], weights: np.ndarray) -> LinearPolicy:
     return LinearPolicy(*rows)
 
 
-def linear_policy(names: Sequence[str], weights: Sequence[float]) -> LinearPolicy:
+def linear_policy(names: Sequence[str], weights: Sequence[float | Array]) -> LinearPolicy:
     """Return the policy with one weight for each of the variables `names`."""
-    return jax.tree.map(lambda v: v[0], linear_policies(names, np.array([weights])))
+    slots: Any = np.array([VARIABLES.index(name) for name in names], np.int32)
+    return LinearPolicy(slots, jnp.array(weights, jnp.float32))
 
 
 def _check_formula(text: str) -> None:

@@ -41,6 +41,8 @@ def test_a_weighted_sum_by_hand():
     values, defined = jax.vmap(lambda policy: policy.rank(q))(policies)
     np.testing.assert_array_equal(values, [[6.5, 14.0], [0.0, -4.0]])
     assert defined.all()
+    traced = jax.vmap(lambda w: Linear(w0=3.0, w2=w, variables="Q0,Q2").player().rank(q)[0])
+    np.testing.assert_array_equal(traced(jnp.array([7.0])), values[:1])
 
 
 # The C++ program, N = 500. Both have a standard error: a difference of 3 combined ones has a
