@@ -336,8 +336,9 @@ class OPPSDS(OfflineSearch, Agent[None, None]):
 
 def _range(prior: DirichletPrior) -> float:
     """Return the distance between the least and the greatest possible discounted return."""
-    rewards, discount = np.asarray(prior.mdps.rewards, np.float64), float(prior.discount)
-    return float(rewards.max() - rewards.min()) * (1 - discount**prior.horizon) / (1 - discount)
+    possible, discount = np.asarray(prior.mdps.concentrations) > 0, float(prior.discount)
+    rewards = np.asarray(prior.mdps.rewards, np.float64)[possible]
+    return float(np.ptp(rewards)) * (1 - discount**prior.horizon) / (1 - discount)
 
 
 @register_agent("OPPS-CS", cite="castronovo2016,valko2013")

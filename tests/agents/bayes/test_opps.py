@@ -93,6 +93,11 @@ def test_the_exploration_constant_follows_the_range_of_returns():
     np.testing.assert_array_equal(
         search(explicit).arrays["counts"], search(OPPSDS("F2", 200)).arrays["counts"]
     )
+    told = prior_of("GC")
+    impossible = np.asarray(told.mdps.concentrations) == 0
+    paid = np.where(impossible, -1e6, told.mdps.rewards)
+    other = dataclasses.replace(told, mdps=dataclasses.replace(told.mdps, rewards=paid))
+    assert OPPSDS()._bandit(other) == OPPSDS()._bandit(told)
 
 
 def test_all_arms_failing_is_said():
