@@ -83,7 +83,7 @@ def lower_limit(numbers: Floats, low: float, high: float, level: float) -> float
         middle = (below + above) / 2
         evidence = Evidence(middle, low)
         evidence.add(numbers)
-        if evidence.wealth >= 1 / level:
+        if evidence.wealth * level >= 1:  # the level may be rounded to 0
             below = middle
         else:
             above = middle

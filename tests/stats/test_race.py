@@ -122,6 +122,7 @@ def test_one_that_is_worse_leaves_and_one_that_copies_the_leader_is_settled():
 
 def test_a_limit_of_nothing_is_the_end_of_the_range():
     assert lower_limit(np.zeros(0), -2.0, 3.0, 0.05) <= -1.9
+    assert lower_limit(np.ones(9), -2.0, 3.0, 0.0) <= -1.9  # a level that is rounded to 0
 
 
 @pytest.fixture(scope="module")
