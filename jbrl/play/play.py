@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from jbrl.agents.complete import Complete, played_agent
-from jbrl.agents.registry import check_agent, check_record, find_agent, shown_name
+from jbrl.agents.registry import check_agent, check_record, find_agent
 from jbrl.base.errors import JbrlError, shown
 from jbrl.base.notebook import Bar
 from jbrl.environments.environment import Environment
@@ -25,7 +25,7 @@ from jbrl.play.timing import since
 from jbrl.problems.hosted import HostProblem, host_problem, is_host_environment
 from jbrl.problems.lookup import name_of, problem
 from jbrl.problems.problem import Problem
-from jbrl.rollout.contract import Agent, MadeOfWeights, OfflineSearch, with_plain_numbers
+from jbrl.rollout.contract import Agent, MadeOfWeights, with_plain_numbers
 from jbrl.rollout.faults import check_host_values
 
 LOOK = 64  # decisions on the host after which it is seen whether to go on
@@ -196,18 +196,9 @@ class PlayedEpisodes(NamedTuple):
 
 
 class HostRun(LifetimeRun):
-    """Variant of `Run` for an environment of Gymnasium, one lifetime after the other.
-
-    Raises:
-      JbrlError: the agent learns in environments drawn from its prior.
-    """
+    """Variant of `Run` for an environment of Gymnasium, one lifetime after the other."""
 
     def prepare(self, checkpoint: SearchCheckpoint | None = None) -> None:
-        if isinstance(self.given, OfflineSearch):
-            raise JbrlError(
-                f"{shown_name(self.given)} needs a prior to draw environments from: "
-                f"'{self.protocol.test.short_name}' is stepped on the host and cannot be compiled"
-            )
         self.learn(checkpoint)
         self.compile()
 

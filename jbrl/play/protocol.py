@@ -14,6 +14,7 @@ from jbrl.base.errors import JbrlError, check_count, check_discount
 from jbrl.environments.spec import Lifetime, Steps
 from jbrl.play.offline import Learned
 from jbrl.problems.features import check_precision
+from jbrl.problems.hosted import HostProblem
 from jbrl.problems.jordan import check_learning
 from jbrl.problems.prior import Prior
 from jbrl.problems.problem import DirichletProblem, EnvironmentProblem, Problem, check_same_sizes
@@ -96,10 +97,11 @@ class Protocol:
         check_requirements(agent, name, self.agent_prior(), self.prior.short_name)
         asked = parameters_of(agent).get("learning_episodes")
         check_learning(self.test.recorder, asked, self.test.short_name)
-        if self.together and isinstance(agent, OfflineSearch):
+        hosted = isinstance(self.test, HostProblem)
+        if (self.together or hosted) and isinstance(agent, OfflineSearch):
             raise JbrlError(
-                f"{name} needs a prior to sample environments from: '{self.prior.short_name}' is "
-                "one environment of a sweep"
+                f"{name} needs a prior to draw environments from: '{self.prior.short_name}' is "
+                f"{'stepped on the host' if hosted else 'one environment of a sweep'}"
             )
 
 

@@ -64,11 +64,17 @@ def test_a_policy_of_a_problem_plays_the_problem_as_an_environment():
 
 
 @pytest.mark.parametrize(
-    ("agent", "said"), [("BEB", "BEB needs a Dirichlet prior"), ("Optimal", "needs")]
+    ("agent", "said"),
+    [
+        ("BEB", "BEB needs a Dirichlet prior"),
+        ("Optimal", "needs"),
+        ("RL2", "RL2 needs a prior to draw environments from: 'Corridor' is stepped on the host"),
+    ],
 )
 def test_agents_that_need_a_prior_are_refused(agent, said):
-    with pytest.raises(JbrlError, match=said):
-        jbrl.play(agent, test=Corridor(), episodes=1)
+    for call in (jbrl.play, lambda one, test, **_: jbrl.choose(test, candidates=[one])):
+        with pytest.raises(JbrlError, match=said):
+            call(agent, test=Corridor(), episodes=1)
 
 
 def test_what_is_not_accepted_is_said():
