@@ -23,6 +23,7 @@ from jbrl.chooser import Chooser, Progress, Watch
 from jbrl.play import batching
 from jbrl.play.play import lifetime_of, resolve_agent, resolve_problem
 from jbrl.play.protocol import Protocol
+from jbrl.policy import check_findable, refuse_weights
 from jbrl.problems.hosted import HostProblem
 from jbrl.racer import DECISIONS, Clock, Kept, Racer
 from jbrl.rollout.contract import Agent
@@ -96,6 +97,8 @@ def choose(
     protocol = Protocol(chosen, chosen, PLANNED, seed, lifetime, discount)
     field = _field(candidates, protocol, *limits)
     folder = None if out is None else as_path("out", out)
+    if folder is not None:  # the policy is written there
+        check_findable(chosen)
     kept = Kept(folder, chosen.content if folder and isinstance(chosen, HostProblem) else "")
     if folder is not None:  # what writes the page is imported while programs are compiled
         Thread(target=import_module, args=("jbrl.report.html",), daemon=True).start()
@@ -176,6 +179,7 @@ def _field(given: Any, protocol: Protocol, offline: float, online: float) -> lis
         if not isinstance(name, str):
             raise JbrlError(f"candidates: name {shown(name)}: expected a text")
         name = name or setting_name(agent)
+        refuse_weights(agent)
         protocol.check_agent(agent, name)
         if is_oracle(agent):
             raise JbrlError(

@@ -186,7 +186,11 @@ class Policy:
 
     @property
     def digest(self) -> str:
-        """SHA-256, in hexadecimal, of what decides: agent, parameters, what was learned."""
+        """SHA-256, in hexadecimal, of what decides: agent, parameters, what was learned.
+
+        Raises:
+          JbrlError: the agent is a strategy that was trained.
+        """
         content = hashlib.sha256(canonical(self._identity()).encode())
         for name, array in sorted(self._arrays().items()):
             content.update(f"{name}{array.dtype.str}{array.shape}".encode())
@@ -222,7 +226,8 @@ class Policy:
             )
         if target.exists():
             raise JbrlError(f"{target}: exists: expected the name of a new folder")
-        self._check_names()
+        refuse_weights(self.agent)
+        check_findable(self.problem)
         kept = dataclasses.replace(
             self,
             limits=dict(limits or self.limits),
@@ -231,27 +236,9 @@ class Policy:
         write_folder(target, kept._about(), kept._arrays(), kept._card())
         return target
 
-    def _check_names(self) -> None:
-        """Refuse what `load_policy` could not make again."""
-        if isinstance(self.agent, MadeOfWeights):
-            raise JbrlError(
-                f"{type(self.agent).__name__} is a strategy that was trained: expected the agent "
-                "that trains it, whose policy keeps the weights"
-            )
-        if isinstance(self.problem, DirichletProblem | HostProblem):
-            return
-        try:
-            same = find_problem(self.problem.short_name, Path.cwd()).digest == self.problem.digest
-        except JbrlError:
-            same = False
-        if not same:
-            raise JbrlError(
-                f"problem '{self.problem.short_name}' is none that a name stands for: expected one "
-                "that jbrl.problem finds, such as an environment with @register_environment"
-            )
-
     def _identity(self) -> dict[str, Any]:
         """Return all that decides beside arrays, as plain data."""
+        refuse_weights(self.agent)
         kind = type(getattr(self.agent, "base", self.agent))
         lifetime = self.prior.lifetime
         return {
@@ -369,7 +356,7 @@ class Life(Stepping):
         goes on with the same bits.
 
         Raises:
-          JbrlError: the file cannot be written.
+          JbrlError: the file cannot be written, or the agent is a strategy that was trained.
         """
         target = as_path("path", path)
         header = {
@@ -499,6 +486,30 @@ def _refuse_oracle(agent: Agent) -> None:
         raise JbrlError(
             f"{shown_name(agent)} is shown the true environment before it plays: expected an agent "
             "that learns, such as BAMCP"
+        )
+
+
+def refuse_weights(agent: Agent) -> None:
+    """Refuse a strategy that was trained, which has no parameters that it could be known by."""
+    if isinstance(agent, MadeOfWeights):
+        raise JbrlError(
+            f"{type(agent).__name__} is a strategy that was trained: expected the agent that "
+            "trains it, whose policy keeps the weights"
+        )
+
+
+def check_findable(problem: Problem) -> None:
+    """Refuse a problem that `load_policy` could not make again."""
+    if isinstance(problem, DirichletProblem | HostProblem):
+        return
+    try:
+        same = find_problem(problem.short_name, Path.cwd()).digest == problem.digest
+    except JbrlError:
+        same = False
+    if not same:
+        raise JbrlError(
+            f"problem '{problem.short_name}' is none that a name stands for: expected one that "
+            "jbrl.problem finds, such as an environment with @register_environment"
         )
 
 

@@ -13,6 +13,8 @@ import pytest
 from typer.testing import CliRunner
 
 import jbrl
+from jbrl.agents.prior_trained.networks import Gru
+from jbrl.agents.prior_trained.rl2 import RecurrentPolicy
 from jbrl.agents.registry import AGENTS
 from jbrl.base.errors import JbrlError
 from jbrl.base.parameters import parse_seconds
@@ -31,6 +33,7 @@ from jbrl.study.portfolio import Candidate, candidate, portfolio
 from jbrl.verdict import Verdict
 
 EXAMPLES = Path(__file__).parents[1] / "docs/examples"
+NAMELESS = dataclasses.replace(problem("CartPole"), short_name="Mine")
 TINY = {"horizon": 8, "budget": "10 min", "online": "1 s", "epsilon": 0.2}
 
 
@@ -162,9 +165,12 @@ def test_nobody_keeps_a_limit_that_is_too_short():
         ({"candidates": {3: "BEB"}}, "candidates: name 3: expected a text"),
         ({"candidates": ["BEBE"]}, "did you mean 'BEB'"),
         ({"problem": "CartPole", "candidates": ["BeliefPPO"]}, "BeliefPPO needs a Dirichlet prior"),
+        ({"candidates": [RecurrentPolicy(*[np.zeros(1)] * 2, Gru(1, 1, 1))]}, "that was trained"),
+        ({"problem": NAMELESS, "out": "nowhere"}, "'Mine' is none that a name stands for"),
     ],
 )
-def test_wrong_input_is_refused(given, message):
+def test_wrong_input_is_refused(given, message, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     with pytest.raises(JbrlError, match=message):
         jbrl.choose(**{"problem": "GC(n_states=3)"} | given)
 

@@ -140,6 +140,10 @@ def test_a_folder_keeps_what_was_searched_for(tmp_path):
     loaded = jbrl.load_policy(policy.save(tmp_path / "searched", decisions=5))
     assert loaded.digest == policy.digest
     jax.tree.map(np.testing.assert_array_equal, loaded.learned.strategy, policy.learned.strategy)
+    alone = jbrl.policy(policy.learned.strategy, "GC", horizon=4)
+    for use in (lambda: alone.digest, lambda: alone.save(tmp_path / "alone")):
+        with pytest.raises(JbrlError, match="is a strategy that was trained"):
+            use()
 
 
 @pytest.mark.parametrize("name", ["arrays.npz", "README.md", "policy.json"])
