@@ -16,7 +16,7 @@ from typing import Any
 
 from jbrl.agents.complete import is_oracle
 from jbrl.base.errors import JbrlError, as_path, expect, shown
-from jbrl.base.files import write_whole
+from jbrl.base.files import naming, write_whole
 from jbrl.base.parameters import parse_seconds
 from jbrl.choice import Choice
 from jbrl.chooser import Chooser, Progress, Watch
@@ -83,7 +83,8 @@ def choose(
       watch: called with the `Standing` of each candidate at each step.
 
     Raises:
-      JbrlError: a problem, a candidate, a number or a duration that is not accepted.
+      JbrlError: a problem, a candidate, a number or a duration that is not accepted, or a folder
+        that cannot be written to.
     """
     for name, value in (("epsilon", epsilon), ("confidence", confidence)):
         if not (isinstance(value, int | float) and 0 < value < 1):
@@ -126,7 +127,8 @@ def choose(
     with keeping(keep, where):
         choice = verdict.reach()
     if folder is not None:
-        _write(choice, folder)
+        with naming(folder, "written"):
+            _write(choice, folder)
     return choice
 
 

@@ -23,6 +23,7 @@ from jbrl.racer import FRESH, SAFE, Clock, Kept, OutOfTimeError, OverLimitError,
 from jbrl.stats.race import Race
 from jbrl.study.cost import present_busy_text
 from jbrl.study.portfolio import BUDGETS, beyond, candidate
+from jbrl.study.storage.files import StoreError
 
 Floats = npt.NDArray[np.float64]
 Progress = Callable[[str, int, int], Any]
@@ -256,6 +257,8 @@ class Chooser:
             racer.status, racer.reason = "out of time", late
         except OverLimitError as error:
             racer.status, racer.reason = "over a limit", str(error)
+        except StoreError:  # no fault of the candidate
+            raise
         except (JbrlError, FloatingPointError) as error:
             racer.status, racer.reason = "failed", str(error)
 

@@ -93,7 +93,7 @@ class Kept:
       content: name of a folder in it, for problems that share a digest.
 
     Raises:
-      JbrlError: the folder cannot be made.
+      JbrlError: the folder cannot be made; `StoreError`: it cannot be written to.
     """
 
     def __init__(self, folder: Path | None, content: str = "") -> None:
@@ -112,8 +112,13 @@ class Kept:
         return None
 
     def put(self, name: str, header: dict[str, Any], **arrays: Floats) -> None:
-        if self._folder is not None:
-            write_whole(self._folder / f"{name}.npz", files.pack(header, arrays))
+        if self._folder is None:
+            return
+        path = self._folder / f"{name}.npz"
+        try:
+            write_whole(path, files.pack(header, arrays))
+        except OSError as error:
+            raise files.StoreError(f"{path}: cannot be written: {error.strerror}") from None
 
     def findings(self, unit: Unit, platform: str) -> SearchCheckpoint:
         """Return the store of what the agent of a unit finds."""

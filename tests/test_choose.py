@@ -3,6 +3,7 @@
 import dataclasses
 import itertools
 import json
+import shutil
 from importlib import import_module
 from pathlib import Path
 from types import SimpleNamespace
@@ -660,6 +661,13 @@ def test_a_search_that_was_cut_off_goes_on_where_it_stopped(tmp_path):
     assert kept.findings(racer.unit, "cpu").unfinished() is None
     with pytest.raises(OverLimitError, match="more than"):
         Racer(one, protocol, Kept(None), clock).learn(1e-9, 1.0, until=1e9)
+
+
+@pytest.mark.parametrize("candidate", ["Sarsa", AGENTS["OPPS-DS"].agent(budget=100)])  # type: ignore[call-arg]
+def test_a_folder_that_cannot_be_written_to_is_no_fault_of_a_candidate(candidate, tmp_path):
+    rules = TINY | {"watch": lambda _: shutil.rmtree(tmp_path / "blocks", ignore_errors=True)}
+    with pytest.raises(JbrlError, match="cannot be written"):
+        jbrl.choose("GC(n_states=3)", candidates=[candidate], out=tmp_path, **rules)
 
 
 @pytest.mark.slow
