@@ -267,9 +267,9 @@ def studentised_intervals(
     for place in np.flatnonzero(error > 0):
         column = centred[:, place] / error[place]
         drawn = times @ np.stack([column, column**2], axis=1)
-        spread = np.sqrt(np.maximum(drawn[:, 1] - drawn[:, 0] ** 2, 0) / (n - 1))
-        told = spread > 1e-9
-        t = drawn[told, 0] / spread[told]
+        variance = drawn[:, 1] - drawn[:, 0] ** 2
+        told = variance > 1e-12 * drawn[:, 1]  # more than rounding leaves of equal values
+        t = drawn[told, 0] / np.sqrt(variance[told] / (n - 1))
         wide = np.quantile(t, tails) if told.any() else np.zeros(2)
         ends[:, place] -= error[place] * np.array([max(wide[0], student), min(wide[1], -student)])
     return ends[0], ends[1]

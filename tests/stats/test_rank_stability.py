@@ -334,3 +334,13 @@ def test_differences_of_few_environments_contain_students_interval():
     assert high[0] - d.mean() > d.mean() - low[0]  # to the side of the long tail
     constant = studentised_intervals(draw_counts(8, 50, 0), np.full((8, 1), 3.0))
     assert [end[0] for end in constant] == [3.0, 3.0]
+
+
+def test_resamples_without_spread_do_not_widen_an_interval():
+    """One environment differs: a third of the resamples lack it, and have equal values."""
+    d, counts = np.append(np.zeros(23), 0.6), draw_counts(24, 400, 0)
+    drawn = [np.repeat(d, times) for times in counts if times[-1]]
+    t = [(x.mean() - d.mean()) / (x.std(ddof=1) / np.sqrt(24)) for x in drawn]
+    error = d.std(ddof=1) / np.sqrt(24)
+    _, high = studentised_intervals(counts, d[:, None])
+    assert high[0] == pytest.approx(d.mean() - error * min(np.quantile(t, 0.025), -2.0686576))
