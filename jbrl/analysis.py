@@ -252,15 +252,7 @@ def _subset_table(
         return check_score_table(source), None
     if Path(source).is_dir():
         return _study_table(Path(source))
-    table = read_score_table(source, columns=columns, missing=True)
-    every = read_companion(source, [columns.get("algorithm", "algorithm")]).iloc[:, 0]
-    silent = sorted(set(every) - set(table["algorithm"]))
-    if silent:
-        raise JbrlError(
-            f"{source}: algorithm '{silent[0]}' has no score at all: expected at least one, or no "
-            "row"
-        )
-    return table, None
+    return read_score_table(source, columns=columns, missing=True), None
 
 
 def _study_table(folder: Path) -> tuple[pd.DataFrame, pd.DataFrame | None]:

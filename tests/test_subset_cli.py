@@ -131,6 +131,12 @@ def test_plans_that_are_not_accepted(tmp_path, text, message):
         read_plan(tmp_path / "plan.toml")
 
 
+def test_arrays_are_searched_as_tables_are(table, scores, tmp_path):
+    arrays = {f"a{i:02}": row[None] for i, row in enumerate(scores)}
+    np.savez(tmp_path / "scores.npz", environments=np.array(NAMES), **arrays)
+    assert found(tmp_path / "scores.npz", *SEARCH) == found(table, *SEARCH)
+
+
 # what the message names, and what is changed in the table
 IN_THE_TABLE: dict[str, Callable[[pd.DataFrame], pd.DataFrame]] = {
     "row 4 … score = 'n/a?' … finite number": lambda t: t.replace(

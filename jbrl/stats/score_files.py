@@ -244,9 +244,10 @@ def _load(path: Path, wanted: tuple[str, ...]) -> pd.DataFrame:
         if isinstance(error, JbrlError):
             raise
         raise JbrlError(f"{path}: cannot be read as a score table: {_reason(error)}") from None
+    kinds = () if path.name.lower().endswith(ARRAYS) else ARRAYS  # a table that is no score table
     raise JbrlError(
         f"{path}: cannot be read as a score table: expected a file ending in "
-        f"{', '.join((*TEXT, *PARQUET, *ARRAYS))}"
+        f"{', '.join((*TEXT, *PARQUET, *kinds))}"
     )
 
 

@@ -194,8 +194,8 @@ def standard(
       missing: leave out rows whose score is missing.
 
     Raises:
-      JbrlError: a column is not there, there are no rows, a label is empty or a score is not a
-        finite number.
+      JbrlError: a column is not there, there are no rows, a label is empty, a score is not a finite
+        number, or all scores of an algorithm are missing.
     """
     for source in itertools.chain(*mapping.values()):
         if source not in table.columns:
@@ -218,6 +218,12 @@ def standard(
         given, rows, bad = given[kept], rows[kept], bad[kept]
         if scores.empty:
             raise JbrlError(f"{name}: all {len(table)} scores are missing: expected at least one")
+        silent = sorted(set(labels["algorithm"]) - set(scores["algorithm"]))
+        if silent:
+            raise JbrlError(
+                f"{name}: algorithm '{silent[0]}' has no score at all: expected at least one, or "
+                "no row"
+            )
     if bad.any():
         place = int(np.argmax(bad))
         who, where = scores.loc[place, list(LABELS)]

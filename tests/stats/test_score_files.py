@@ -156,7 +156,7 @@ def test_a_cut_file_a_pipe_and_a_folder_are_refused(tmp_path, name):
 
 
 def test_missing_scores_may_be_left_out(tmp_path):
-    path = written(tmp_path, HEAD + "A,x,1\nA,y,\nA,z,-\nB,x,NaN\n")
+    path = written(tmp_path, HEAD + "A,x,1\nA,y,\nA,z,-\nA,x,NaN\n")
     assert read_score_table(path, missing=True)["environment"].tolist() == ["x"]
     with pytest.raises(JbrlError, match=r"row 3 .*'soon'"):
         read_score_table(written(tmp_path, HEAD + "A,x,1\nA,y,\nA,z,soon\n"), missing=True)
@@ -179,6 +179,8 @@ def test_companion_files(tmp_path):
     pairs = written(tmp_path, "environment,algorithm,algorithm\nx,A,B\n", "pairs.csv")
     [row] = read_companion(pairs, ["environment", "algorithm", "algorithm"]).to_numpy().tolist()
     assert row == ["x", "A", "B"]
+    with pytest.raises(JbrlError, match=r"bounds\.json: .* expected a file ending in .*\.pq$"):
+        read_companion(written(tmp_path, "{}", "bounds.json"), ["environment"], ["low", "high"])
     with pytest.raises(JbrlError, match=r"bounds\.csv: no column 'top'"):
         read_companion(bounds, ["environment"], ["top"])
     with pytest.raises(JbrlError, match=r"row 1 \(x\): low = 'none': expected a finite number"):
@@ -228,6 +230,7 @@ def test_arrays_of_runs_by_environments(tmp_path):
         ('{"A": [1, 2]}', r"'A': an array of shape \(2,\): expected \[runs, environments\]"),
         ('{"A": [[1, 2]], "B": [[1]]}', r"'B': .*with 2 environments"),
         ('{"A": [[1], [2, 3]]}', "'A': expected numbers, as many in each row"),
+        ('{"A": [[1, 2]], "B": [[null, null]]}', "algorithm 'B' has no score at all"),
         ("{", "cannot be read as arrays"),
     ],
 )
