@@ -320,10 +320,10 @@ class RankedSubsets:
     better: dict[tuple[str, ...], int] = dataclasses.field(default_factory=dict)
 
 
-def candidates(
-    prepared: Prepared, settings: Search
-) -> tuple[Prepared, tuple[int, ...], tuple[int, ...]]:
-    """Return the data, the free and the forced columns, once the settings are found valid."""
+def candidates(prepared: Prepared, settings: Search) -> Problem:
+    """Return the search with the free and the forced columns, and the rows and their groups that
+    `settings.rows` leaves, once the settings are found valid.
+    """
     _check(prepared, settings)
     usable = set(itertools.compress(prepared.environments, prepared.usable))
     forced = tuple(prepared.column(name) for name in dict.fromkeys(settings.force_in))
@@ -364,12 +364,16 @@ def candidates(
     if settings.rows == "common":
         holes = np.isnan(features[:, [*free, *forced]]).any(1)
         prepared = prepared.without(list(itertools.compress(prepared.algorithms, holes)))
+        if settings.folds.groups is not None:
+            groups = tuple(itertools.compress(settings.folds.groups, ~holes))
+            folds = dataclasses.replace(settings.folds, groups=groups)
+            settings = dataclasses.replace(settings, folds=folds)
     if len(prepared.algorithms) < settings.size + 2:
         raise JbrlError(
             f"subset: {len(prepared.algorithms)} algorithms for {settings.size} environments: "
             f"expected at least {settings.size + 2}, two more than environments"
         )
-    return prepared, free, forced
+    return Problem(prepared, settings, free, forced)
 
 
 def _check(prepared: Prepared, settings: Search) -> None:

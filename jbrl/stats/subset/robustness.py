@@ -77,10 +77,9 @@ def over_seeds(outcome: Outcome, *, seeds: int = 50, shortlist: int = 3000) -> C
     """
     folds = dataclasses.replace(outcome.settings.folds, repeats=1)
     settings = dataclasses.replace(outcome.settings, criterion="kfold", folds=folds)
-    prepared, free, forced = candidates(outcome.prepared, settings)
+    problem = candidates(outcome.prepared, settings)
     in_sample = dataclasses.replace(settings, criterion="in-sample", top=shortlist // 2)
-    listed = exhaustive(Problem(prepared, in_sample, free, forced)).subsets
-    problem = Problem(prepared, settings, free, forced)
+    listed = exhaustive(dataclasses.replace(problem, settings=in_sample)).subsets
     total, names = np.zeros(len(listed)), [_names(problem, s) for s in listed]
     winners: collections.Counter[tuple[str, ...]] = collections.Counter()
     for seed in range(seeds):
@@ -188,7 +187,8 @@ def over_sizes(prepared: Prepared, settings: Search, most: int = 5_000_000) -> p
       Columns size, subset (text), n, mse, cv_mse, loo_mse, heuristic (bool).
     """
     rows = []
-    _, free, forced = candidates(prepared, settings)
+    problem = candidates(prepared, settings)
+    free, forced = problem.free, problem.forced
     last = min(settings.size + 2, len(free) + len(forced), len(prepared.algorithms) - 2)
     for size in range(max(1, len(forced)), last + 1):
         heuristic = math.comb(len(free), size - len(forced)) > most

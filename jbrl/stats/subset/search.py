@@ -178,17 +178,18 @@ def search(
       JbrlError: a setting that is not accepted, more subsets than the limit, or no subset that can
         be fitted.
     """
-    prepared, free, forced = candidates(prepared, settings)
-    problem = Problem(prepared, settings, free, forced)
+    problem = candidates(prepared, settings)
+    prepared, settings, free = problem.prepared, problem.settings, problem.free
     ranking = problem.by("in-sample") if settings.shortlist else problem
-    total = math.comb(len(free), settings.size - len(forced))
+    chosen = settings.size - len(problem.forced)
+    total = math.comb(len(free), chosen)
     if settings.heuristic:
         ranked = select(ranking)
     elif total > settings.limit:
         raise JbrlError(
-            f"subset: {total:,} subsets ({len(free)} environments choose "
-            f"{settings.size - len(forced)}): expected at most {settings.limit:,.0f}; raise the "
-            "limit, use a smaller pool, or take the heuristic search"
+            f"subset: {total:,} subsets ({len(free)} environments choose {chosen}): expected at "
+            f"most {settings.limit:,.0f}; raise the limit, use a smaller pool, or take the "
+            "heuristic search"
         )
     else:
         ranked = exhaustive(ranking, progress, asked)

@@ -157,9 +157,8 @@ def test_grouped_folds_hold_out_whole_groups():
 def test_losses_with_and_without_tables(criterion, options):
     """Tables with too many sets of rows are not made: subsets sum up their own normal equations."""
     chosen = Search(2, criterion, Folds(K), min_rows=6, **options)
-    prepared, free, forced = candidates(prepared_of(matrix(5, holes=0.15)), chosen)
-    problem = Problem(prepared, chosen, free, forced)
-    subsets = np.array(list(itertools.combinations(range(len(free)), 2)))
+    problem = candidates(prepared_of(matrix(5, holes=0.15)), chosen)
+    subsets = np.array(list(itertools.combinations(range(len(problem.free)), 2)))
     with_tables, without = (
         problem.compiled(2, tables=tables).of_subsets(subsets) for tables in (True, False)
     )
@@ -264,6 +263,12 @@ def test_rows_common_and_imputed():
     assert common.best.n == complete < 18
     assert {fit.n for fit in common.next} == {complete}
     assert search(prepared, Search(2, "in-sample", rows="impute")).best.n == 18
+    grouped = search(prepared, Search(2, folds=Folds(K, groups=GROUPS), rows="common", min_rows=6))
+    kept = common.prepared.algorithms
+    groups = tuple(GROUPS[prepared.algorithms.index(name)] for name in kept)
+    plain = search(common.prepared, Search(2, folds=Folds(K, groups=groups), min_rows=6))
+    assert [fit.loss for fit in grouped.next] == [fit.loss for fit in plain.next]
+    assert over_algorithms(grouped, parts=3).honest_n == complete
 
 
 @settings(max_examples=50)
