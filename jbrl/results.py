@@ -230,6 +230,7 @@ class Results:
             self.strategies,
             form,
             self._metrics,
+            self.units,
         )
 
     def _metrics(self, experiment: str, algorithm: str, parameters: str) -> dict[str, np.ndarray]:
@@ -269,7 +270,7 @@ class Results:
         """
         scores = self.scores
         if scores["seed"].nunique() == 1:
-            return scores.assign(reason=self.units["reason"])
+            return scores
         times = (name for name in SCORES if name.endswith("_seconds") or name in SPREADS)
         seconds = dict.fromkeys(times, "mean")
         first = dict.fromkeys(("prior", "test", "seed"), "first") | {"device": _all}

@@ -16,6 +16,7 @@ import pandas as pd
 import jbrl.report.bounds  # noqa: F401 (lists its figures)
 from jbrl.base.errors import JbrlError, nearest
 from jbrl.base.files import writing
+from jbrl.base.schema import AGENT
 from jbrl.report import content as doc
 from jbrl.report import strategies, wrong_priors
 from jbrl.report.axes import Drawing, Style, styles
@@ -228,6 +229,7 @@ def document(
     manifest: Mapping[str, Any],
     pages: Mapping[str, str] | None = None,
     files: Sequence[str] = (),
+    units: pd.DataFrame | None = None,
 ) -> doc.Document:
     """Return the report of a study.
 
@@ -237,10 +239,13 @@ def document(
       manifest: `study`, `machine` and `versions` are tables to show; all may be absent.
       pages: beside this one, file by title.
       files: tables beside it.
+      units: as for `write_report`.
     """
     everything = pd.concat([s.table for s in parts], ignore_index=True)
     terms = shared([s.terms for s in parts])
-    undone = everything[everything["status"] != "done"]
+    labels = everything[[*AGENT, "label"]]
+    units = everything if units is None else units.merge(labels, on=list(AGENT))
+    undone = units[units["status"] != "done"].fillna({"reason": ""})
     experiments = [experiment(parts, number, styles) for number in range(len(parts))]
     chapters = [
         *(summary(parts, terms), *wrong_priors.chapters(parts, styles), *experiments),
@@ -248,12 +253,12 @@ def document(
     ]
     notices = []
     if len(undone):
-        chapters.append(_undone_units(undone))
+        chapters.append(_undone_units(undone, several=units["seed"].nunique() > 1))
         text = (
             "**{undone} of {units} units** have no result; they are [listed below](#Undone). "
             "Everything else is complete."
         )
-        words = doc.sentence(text, undone=len(undone), units=len(everything))
+        words = doc.sentence(text, undone=len(undone), units=len(units))
         notices = [doc.Paragraph(words, "notice")]
     chapters.append(_reading(parts, terms, files))
     bayesian = "Bayesian reinforcement learning benchmark"
@@ -406,12 +411,15 @@ def _lines(
     return lines
 
 
-def _undone_units(rows: pd.DataFrame) -> doc.Chapter:
-    """Return units without a result, and why where it is known."""
+def _undone_units(rows: pd.DataFrame, *, several: bool) -> doc.Chapter:
+    """Return units without a result, and why where it is known; with their seed if the study has
+    several.
+    """
     columns: list[tuple[object, Any]] = [
         ("Experiment", itemgetter("experiment")),
         ("Agent", itemgetter("label")),
         ("Parameters", lambda r: doc.Cell(r["parameters"], code=True)),
+        *[("Seed", itemgetter("seed"))] * several,
         (doc.Column("Status", "chip"), lambda r: doc.Cell(r["status"], standing="bad")),
         *[("Reason", itemgetter("reason"))] * bool(rows["reason"].any()),
     ]
@@ -447,6 +455,7 @@ def write_report(
     searched: pd.DataFrame | None = None,
     form: Form = "html",
     metrics: Metrics = no_metrics,
+    units: pd.DataFrame | None = None,
 ) -> Path:
     """Write the report in one form: HTML to the folder `out`, others to a folder within it that has
     the form's name, with their figures.
@@ -455,8 +464,8 @@ def write_report(
     Where agents have searched, there is a page `strategies` as well.
 
     Args:
-      scores: one row per unit of the study, columns `jbrl.report.sections.SCORES`; seconds; NaN
-        where nothing is known.
+      scores: one row per agent of each experiment, columns `jbrl.report.sections.SCORES`; seconds;
+        NaN where nothing is known.
       returns: one row per environment of each finished unit, columns `jbrl.base.schema.RETURNS`.
       manifest: `study`, `machine` and `versions` are tables to show. Oracles are the algorithms in
         the list `oracles`, and those of the entries of `units` whose `oracle` is true. The entries
@@ -465,6 +474,8 @@ def write_report(
       out: made if it is not there.
       searched: what agents have tried offline, columns as `jbrl.report.strategies` says.
       metrics: what is recorded beside the scores of an agent.
+      units: one row per unit of the study, columns `jbrl.base.schema.AGENT`, seed, status, reason;
+        default: each row of `scores` is one.
 
     Returns:
       Path of the page, the LaTeX source or the Markdown.
@@ -486,7 +497,7 @@ def write_report(
     pages = {}
     if searched is not None and len(searched):
         pages = {"Strategies found offline": f"strategies.{ending}"}
-    report = document(parts, looks, manifest, pages, FILES if form == "html" else ())
+    report = document(parts, looks, manifest, pages, FILES if form == "html" else (), units)
     with writing(place) as folder:
         write_document(report, folder, page, form)
         if searched is not None and pages:

@@ -135,6 +135,16 @@ def test_undone_units_are_announced_and_listed():
     assert sorted(devices) == ["cpu x2", "cpu x2", "gpu", "–", "–"]
 
 
+def test_undone_units_of_several_seeds_are_counted_and_listed_by_their_seed(tmp_path):
+    scores, returns = undo(*study(), "BEB", "failed")
+    later = scores.assign(seed=7, reason=scores["status"].map({"failed": "no memory"}))
+    units = pd.concat([scores.assign(status="done", reason=None), later], ignore_index=True)
+    page = write_report(scores, returns, MANIFEST, tmp_path, form="markdown", units=units)
+    words = page.read_text(encoding="utf-8")
+    assert "**1 of 20 units** have no result" in words
+    assert re.search(r"\| GC \| BEB .* \| 7 \| failed \| no memory \|", words)
+
+
 def test_best_agent_of_each_algorithm_as_in_figs_9_and_13(report):
     table = next(t for t in blocks(report, Table) if t.id == "gc--best")
     assert [
