@@ -114,7 +114,21 @@ def samples_from(
     if isinstance(given, Source) or not isinstance(given, Iterable):
         given = [given]
     places = [_place(source) for source in given]
-    every = together([_trials(place, number, options) for number, place in enumerate(places, 1)])
+    studies = {
+        number: Results(place)
+        for number, place in enumerate(places)
+        if not isinstance(place, pd.DataFrame) and Path(place).is_dir()
+    }
+    agents = [one.returns[list(AGENT[1:])].drop_duplicates() for one in studies.values()]
+    # of all studies together: an algorithm may have other parameters in another one
+    names = agent_names(who for rows in agents for who in rows.itertuples(index=False, name=None))
+    tables = [
+        (str(place), studies[number].score_table(oracles=options.oracles, trials=True, names=names))
+        if number in studies
+        else _trials(place, number + 1, options)
+        for number, place in enumerate(places)
+    ]
+    every = together(tables)
     rows = restrict(every, algorithms=options.algorithms, environments=options.environments)
     bounds, identical = None, []
     if options.bounds is not None:
@@ -158,8 +172,6 @@ def _trials(source: Place, number: int, options: EvaluateOptions) -> tuple[str, 
         if "seed" in source and "unit" not in source:
             check_trials(source, name)
         return name, source
-    if Path(source).is_dir():
-        return str(source), Results(source).score_table(oracles=options.oracles, trials=True)
     columns = {
         "algorithm": options.algorithm_column,
         "environment": options.environment_column,

@@ -2,7 +2,7 @@
 
 import itertools
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from html import escape
 from pathlib import Path
@@ -86,7 +86,13 @@ class Results:
         earlier = [ALONE] if ALONE in self.units.columns else []
         return self.units.join(means)[[*SCORES, *earlier]]
 
-    def score_table(self, *, oracles: bool = False, trials: bool = False) -> pd.DataFrame:
+    def score_table(
+        self,
+        *,
+        oracles: bool = False,
+        trials: bool = False,
+        names: Mapping[tuple[str, str], str] | None = None,
+    ) -> pd.DataFrame:
         """Return the scores as any score table: columns algorithm, environment, score.
 
         An environment is an experiment. Several settings of an algorithm are several algorithms,
@@ -95,12 +101,13 @@ class Results:
         Args:
           oracles: keep algorithms that see the environment itself, the true MDP.
           trials: add the columns unit and seed, which distinguish trials.
+          names: of algorithms with their parameters (default: `agent_names` of these results).
         """
         returns = self.returns
         if not oracles:
             returns = returns[~returns["algorithm"].isin(oracles_of(self.manifest))]
         agents = list(zip(returns["algorithm"], returns["parameters"], strict=True))
-        names = agent_names(agents)
+        names = names or agent_names(agents)
         table = returns.assign(
             algorithm=[names[agent] for agent in agents], environment=returns["experiment"]
         )

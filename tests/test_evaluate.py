@@ -226,6 +226,19 @@ def test_a_directory_of_results_of_episodes(tmp_path):
     assert "MDP" not in (tmp_path / "evaluation" / "index.html").read_text()
 
 
+def test_parameters_distinguish_agents_of_several_directories(tmp_path):
+    chains = [{"name": "Chain", "problem": "Chain-10d", "episodes": 3}]
+    for seed, alpha in enumerate((0.1, 0.3)):
+        agents = [{"algorithm": "Random"}, {"algorithm": "Q-learning", "alpha": alpha}]
+        settings = {"name": "x", "n_environments": 4, "seed": seed}
+        study = load_study({"study": settings, "experiments": chains, "agents": agents})
+        store, units = opened(tmp_path / str(seed), study)
+        for unit in units:
+            store.save(unit, HEADER, np.arange(4.0))
+    rows = tables_of(tmp_path / "0", tmp_path / "1")["environments"]
+    assert {row["algorithm"]: row["n"] for row in rows} == dict(zip(AGENTS, (8, 4, 4), strict=True))
+
+
 HEAD = "algorithm,environment,score\n"
 GOOD = HEAD + "A,x,1\nB,x,2\nA,x,3\nB,x,4\n"
 REFUSED = {
