@@ -6,7 +6,7 @@ import itertools
 import re
 import zlib
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -40,7 +40,8 @@ def read_places(places: Iterable[str]) -> Logs:
 
     A place is a folder or a file, with `NAME=` before it to name the agent. A folder holds
 
-    - results of a study (`jbrl run`), whose agents keep their names;
+    - results of a study (`jbrl run`), whose agents keep their names, with the parameters in which
+      those of an algorithm differ, in any of the studies;
     - CSV files of the original: one agent, called like the folder;
     - folders of such files: an agent each, called like its folder, where that again may hold
       folders, which are its runs.
@@ -52,29 +53,35 @@ def read_places(places: Iterable[str]) -> Logs:
       JbrlError: a place is not there, is given twice, has no logs, or is a table that cannot be
         used. Single files of the original that cannot be used are listed in `Logs.problems`.
     """
-    parts, seen = [], set()
+    named: dict[Path, tuple[str | None, Path]] = {}
     for place in places:
         name, path = _named(place)
-        key = path.resolve()
-        if key in seen:
+        if path.resolve() in named:
             raise JbrlError(f"{path}: given twice: expected each place once")
-        seen.add(key)
-        parts.append(_read_place(path, name))
-    return merged(parts)
+        named[path.resolve()] = name, path
+    # an algorithm may have other parameters in another study
+    alone = [path for name, path in named.values() if name is None and (path / MANIFEST).exists()]
+    units = itertools.chain.from_iterable(Results(path).manifest["units"] for path in alone)
+    names = agent_names((u["algorithm"], u["parameters"]) for u in units)
+    return merged([_read_place(path, name, names) for name, path in named.values()])
 
 
-def logs_of(results: Results) -> Logs:
+def logs_of(results: Results, names: Mapping[tuple[str, str], str] | None = None) -> Logs:
     """Return the logs of a study over settings of the sweep, from its finished units.
 
-    Agents have the names of `Results.score_table`. Each lifetime of a unit is a run; those of
-    several seeds are numbered on. Units of other problems are left out.
+    Each lifetime of a unit is a run; those of several seeds are numbered on. Units of other
+    problems are left out.
+
+    Args:
+      names: of agents by algorithm and parameters (default: those of `Results.score_table`).
 
     Raises:
       JbrlError: no unit of the study has logs.
     """
     runs: list[Run] = []
     numbers: dict[tuple[str, str], int] = {}
-    names = agent_names((u["algorithm"], u["parameters"]) for u in results.manifest["units"])
+    agents = ((u["algorithm"], u["parameters"]) for u in results.manifest["units"])
+    names = names or agent_names(agents)
     done = (results.units["status"] == "done").tolist()
     for unit in itertools.compress(results.manifest["units"], done):
         bsuite_id = id_of(unit["test"]) or id_of(unit["experiment"])
@@ -159,14 +166,14 @@ def _named(place: str) -> tuple[str | None, Path]:
     return None, Path(place)
 
 
-def _read_place(path: Path, name: str | None) -> Logs:
+def _read_place(path: Path, name: str | None, names: Mapping[tuple[str, str], str]) -> Logs:
     if path.is_file():
         return _renamed(_read_table(path, name or path.name.split(".")[0]), name, path)
     if not path.is_dir():
         check_file(path)
         raise JbrlError(f"{path}: no such folder or file")
     if (path / MANIFEST).exists():
-        return _renamed(logs_of(Results(path)), name, path)
+        return _renamed(logs_of(Results(path), None if name else names), name, path)
     folders = list(_folders(path, name))
     if not folders:
         raise JbrlError(

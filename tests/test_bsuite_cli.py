@@ -19,6 +19,7 @@ from jbrl.report import bsuite as report
 from jbrl.results import Results
 from jbrl.stats.bsuite import scores
 from jbrl.stats.bsuite.logs import write_folder
+from jbrl.study.storage.files import pack_json
 from tests import terminal
 from tests.stats.bsuite_cases import expected, golden, whole
 
@@ -261,6 +262,15 @@ def test_exported_files_hold_the_same(results, tmp_path):
 def test_a_folder_of_results_is_a_place(results):
     logs = read_places([f"R={results.store.folder}"])
     assert logs.agents == ["R"] and len(logs.runs) == 4
+
+
+def test_agents_of_two_studies_are_named_by_the_parameters_in_which_they_differ(results, tmp_path):
+    other = shutil.copytree(results.store.folder, tmp_path / "other")
+    manifest = Results(other).manifest
+    units = [unit | {"parameters": '{"epsilon": 0.5}'} for unit in manifest["units"]]
+    (other / "study.json").write_bytes(pack_json(manifest | {"units": units}))
+    logs = read_places([str(results.store.folder), str(other)])
+    assert logs.agents == ["Random", "Random(ε = 0.5)"]
 
 
 def test_results_of_other_problems_have_no_logs(tmp_path):
