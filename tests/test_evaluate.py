@@ -153,6 +153,7 @@ def test_metrics_are_added_when_asked_for(table, tmp_path, monkeypatch):
     tables = tables_of(table, "--metrics", "--html", "--out", tmp_path)
     names = {"mean", "median", "iqm", "optimality_gap"}
     assert {row["metric"] for row in tables["metrics"]} == names
+    assert len(tables["profiles"]) == 3 * 101 and len(tables["improvement"]) == 3 * 2
     page = (tmp_path / "index.html").read_text()
     for text in ("IQM", "Performance profiles", "Probability of improvement"):
         assert text in page

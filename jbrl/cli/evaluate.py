@@ -93,10 +93,8 @@ def evaluate(
             if path.suffix in (".html", ".tex"):
                 typer.echo(path, err=True)
     if format == "json":
-        record = evaluation.record()
-        if extras:
-            record["metrics"] = extras["metrics"].to_dict("records")
-        typer.echo(json.dumps(record, indent=1))
+        more = {name: rows.to_dict("records") for name, rows in extras.items()}
+        typer.echo(json.dumps(evaluation.record() | more, indent=1))
     else:
         if first:
             if not long:
