@@ -180,6 +180,12 @@ def test_names_cannot_break_the_page_or_the_tables(tmp_path):
     assert len(labels) == 3 and len(set(labels)) == 3
 
 
+def test_an_algorithm_may_be_called_like_a_column_of_a_figure(tmp_path):
+    (tmp_path / "t.csv").write_text(HEAD + "sum,x,1\nB,x,2\n")
+    done = call(tmp_path / "t.csv", "--html", "--out", tmp_path, "--quiet")
+    assert done.exit_code == 0, done.output
+
+
 AGENTS = ["Random", "Q-learning(α = 0.1)", "Q-learning(α = 0.3)"]
 
 

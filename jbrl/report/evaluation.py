@@ -76,9 +76,8 @@ def weights(evaluation: Evaluation) -> parts.Drawing:
     table = table.loc[list(samples.environments), list(samples.algorithms)]
     table = table.loc[table.sum(axis=1).sort_values(ascending=False, kind="stable").index]
     columns, rows = parts.labels_of(table.columns, 34, 1), parts.labels_of(table.index, 26, 2)
-    table["sum"] = table.sum(axis=1)
-    share = table.to_numpy()
-    m, n = share[:, :-1].shape
+    share = np.column_stack([table, table.sum(axis=1)])
+    m, n = table.shape
     slanted = _inches(columns) * np.sqrt(0.5)  # of a label at 45°, to the left and down
     beside = max(0.25 + _inches(rows), slanted - 0.2)
     right, below = 0.1, 0.2 + slanted
