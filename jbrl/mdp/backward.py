@@ -17,7 +17,9 @@ Values = dict[Cell, np.ndarray]  # by cell, float64 of its shape
 Slices = tuple[slice, slice, slice]
 PRECISION = 1e-2  # of values of mean MDPs, as a part of the greatest one
 MOST_SWEEPS = 1000
-TIE = 1e-9  # relative: rows whose values differ by less are equal, and the first one is chosen
+# Of the value and of the range of rewards: rows whose values differ by less are equal, and the
+# first one is chosen.
+TIE = 1e-9
 
 
 def solve(
@@ -75,15 +77,14 @@ def back_up_and_choose(
     shape = layers.shape(cell)
     folded = _folded(layers, cell)
     best, choice = np.empty(folded), np.zeros(folded, np.int16)
-    unit = min(1.0, layers.model.reward_size)
-    rows = _Rows(layers, after, discount, cell)
+    rows, scale = _Rows(layers, after, discount, cell), layers.model.reward_range
     for part in _parts(folded):
         here, chosen = best[part], choice[part]
         for number, q in enumerate(rows.values(part)):
             if not number:
                 here[:] = q
                 continue
-            chosen[q > here + TIE * np.maximum(unit, np.abs(here))] = number
+            chosen[q > here + TIE * np.maximum(scale, np.abs(here))] = number
             np.maximum(here, q, out=here)
     return best.reshape(shape), choice.reshape(shape)
 

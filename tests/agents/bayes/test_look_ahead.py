@@ -83,6 +83,13 @@ def test_its_choices_are_greedy_and_earn_the_exact_value_at_the_horizon(name, fi
             assert value == pytest.approx(exact(mdps, DISCOUNT, horizon), abs=1e-9)
 
 
+@pytest.mark.parametrize("unit", [2.0**-40, 2.0**40])
+def test_the_unit_of_rewards_changes_no_choice(unit):
+    concentrations, rewards = THREE
+    one, other = (strategy(problem((concentrations, r), 0), 4) for r in (rewards, rewards * unit))
+    np.testing.assert_array_equal(one.actions, other.actions)
+
+
 def test_its_twin_decides_alike_beyond_what_the_prior_excludes_too():
     """The nodes until a decision or a state that the prior excludes ends the look-ahead, then BEB,
     which has learned from them.
