@@ -2,6 +2,8 @@
 
 python experiments/bounds/relaxations.py hidden
     the look-ahead with the whole MDP revealed after it, and with one state or two hidden
+python experiments/bounds/relaxations.py outcomes
+    the bound of GC with two states hidden, by the outcomes after which their rows are shown
 python experiments/bounds/relaxations.py states
     the bound of GC without looking ahead, for each state, and each two, that may be hidden
 python experiments/bounds/relaxations.py penalty
@@ -65,6 +67,18 @@ def table_of_hidden() -> None:
                 lambda seed, one=relaxed, c=control: one.replication(c, N_MDPS, seed).value
             )
             print(f"| {name} | {decisions} | {shown} | {relaxed.states} | {found} |", flush=True)
+
+
+def table_of_outcomes() -> None:
+    ahead = ahead_of("GC", 12)
+    control = ahead.control(np.random.SeedSequence(0))
+    *_, two = hide(ahead, np.random.SeedSequence(1))
+    print("| outcomes | bound | seconds |")
+    print("|---:|---:|---:|")
+    for trials in (6, 10, 14, 18):
+        relaxed = two.following(trials)
+        found = measured(lambda seed, one=relaxed: one.replication(control, N_MDPS, seed).value)
+        print(f"| {trials} | {found} |", flush=True)
 
 
 def table_of_states() -> None:
@@ -166,6 +180,8 @@ if __name__ == "__main__":
         match sys.argv[1:]:
             case ["hidden"]:
                 table_of_hidden()
+            case ["outcomes"]:
+                table_of_outcomes()
             case ["states"]:
                 table_of_states()
             case ["penalty"]:

@@ -47,7 +47,13 @@ class Stages:
             return Replication(self.note("pilot", seed).normal(70), 60.0)  # not the lower one
 
         self.note("hide", seed)
-        sizes = {"kind": 1, "name": "hidden", "usual": 2048, "least": 1024, "margin": lambda *_: 0.0}
+        sizes = {
+            "kind": 1,
+            "name": "hidden",
+            "usual": 2048,
+            "least": 1024,
+            "margin": lambda *_: 0.0,
+        }
         self.hidden = SimpleNamespace(replication=replication, **sizes)
         return SimpleNamespace(states=(0,), hidden=SimpleNamespace(trials=1), shift=0.0)
 
