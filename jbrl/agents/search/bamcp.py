@@ -190,7 +190,10 @@ class BAMCP(HasCost, Agent[DirichletPrior, BAMCPState]):
         policy = state.policy
         if self.rollout == "q-learning":
             policy = learn_policy(policy, x, action, y, transition.reward, state.discount)
-        kept = state.kept and replace(state.kept, link=action * n_states + y)
+        # the next episode does not begin where this one has ended
+        ended = transition.terminated | transition.truncated
+        link = jnp.where(ended, -1, action * n_states + y)
+        kept = state.kept and replace(state.kept, link=link)
         cdf = vectorize.set_row(state.cdf, row, draws.cumulative(seen))
         return replace(state, counts=counts, cdf=cdf, policy=policy, kept=kept)
 

@@ -185,6 +185,20 @@ def _links(kept, told: DirichletPrior) -> np.ndarray:
     return np.array(links)
 
 
+def test_no_tree_is_kept_from_one_episode_to_the_next():
+    agent, told = as_arrays(BAMCP(simulations=40, depth=12, reuse=True)), prior("GC")
+    new, x = RESET(agent, told), jnp.int32(0)
+    action, state = ACT(agent, jax.random.key(0), new, x)
+    for ended in (False, True):
+        seen = dataclasses.replace(transition(0, action, 1), truncated=jnp.bool_(ended))
+        after = agent.observe(KEY, state, seen)
+        found, other = (
+            ACT(agent, jax.random.key(1), dataclasses.replace(after, kept=kept), x)[1].kept
+            for kept in (after.kept, new.kept)
+        )
+        assert (found.statistics == other.statistics).all() == ended
+
+
 def returns(simulations: int, n: int = 1600) -> np.ndarray:
     agent = as_arrays(BAMCP(simulations, TINY_HORIZON, 1.0, max_simulations=512))
     prior = DirichletPrior(TINY, jnp.float32(TINY_DISCOUNT), TINY_HORIZON)
