@@ -109,7 +109,7 @@ def advice(section: Section) -> doc.Sentence:
 
     Each named algorithm is the best or tied with the best within its bounds (`CLOSING`), of those
     that are no reference. An algorithm is kept as long as this is so: a tie is no reason for
-    another one. Bounds on offline time are those from which on another algorithm can be used; times
+    another one. Bounds on offline time are those from which on another agent can be used; times
     within a factor of two are one step. Empty where agents cannot be compared.
     """
     if section.timed.query("algorithm != @BASELINE")["algorithm"].nunique() < 2:
@@ -143,10 +143,8 @@ def _others(section: Section, words: doc.Sentence) -> list[str]:
 
 def _chains(contest: Contest) -> list[tuple[float, Chain]]:
     """Return the chain for each bound on offline time from which on another one has to be taken."""
-    offline = pd.Series(contest.times("offline"))
-    least = offline.groupby(contest.scores["algorithm"].to_numpy()).min()
     chains: list[tuple[float, Chain]] = []
-    for bound in sorted(set(least)):
+    for bound in sorted(set(contest.times("offline"))):
         steps = winners_by_bound(contest, bounds={"offline": bound})
         if not (chains and _holds(chains[-1][1], steps)):
             chains.append((bound, _chain(steps)))

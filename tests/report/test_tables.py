@@ -259,6 +259,16 @@ def test_offline_time_is_a_condition():
     )
 
 
+def test_a_better_agent_of_an_algorithm_that_computes_longer_offline_is_told():
+    agents = [("Q-learning", {}), ("e-Greedy", {"epsilon": 0.0}), ("e-Greedy", {"epsilon": 0.1})]
+    scores, returns = study(agents=agents, experiments=[("GC", "GC", "GC")])
+    times = {"offline_seconds": [0.0, 0.0, 5.0], "online_seconds": 1e-3}
+    assert told(sections.sections(scores.assign(**times), returns)[0]) == (
+        "Without computation before the first decision: take Q-learning if a decision may take 1 "
+        "ms or more. With 5 s or more of it: e-Greedy if a decision may take 1 ms or more."
+    )
+
+
 def test_of_several_winners_the_one_that_stays_longest_is_taken():
     steps = pd.DataFrame(
         {"bound": [1.0, 2.0, 3.0, 4.0], "algorithms": [["A"], ["B", "C"], ["C", "B"], ["C"]]}
