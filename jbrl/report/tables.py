@@ -274,10 +274,10 @@ def winners(section: Section) -> list[doc.Block]:
         )
         title = f"Winners with less than {least} before the first decision"
         blocks += [doc.Paragraph((why, *_chain(bounded)))]
-        blocks += [_winners_table(f"{section.id}--winners-bounded", title, bounded)]
+        blocks += [_winners_table(section, "winners-bounded", title, bounded)]
         intro = "With any offline time: "
     title = "Winners with any time before the first decision"
-    last = _winners_table(f"{section.id}--winners", title, free)
+    last = _winners_table(section, "winners", title, free)
     return [*blocks, doc.Paragraph((intro, *_chain(free))), last]
 
 
@@ -287,8 +287,9 @@ def _chain(steps: pd.DataFrame) -> doc.Sentence:
     return doc.sentence("{chain}.", chain=doc.Span(", ".join(texts), "strong"))
 
 
-def _winners_table(id: str, title: str, steps: pd.DataFrame) -> doc.Table:
+def _winners_table(section: Section, id: str, title: str, steps: pd.DataFrame) -> doc.Table:
     """Return one row per change, the best first."""
+    bound_from = f"{'Latency' if section.by_latency else 'Online'} bound from"
     rows = [
         (
             seconds_text(bound),
@@ -297,4 +298,4 @@ def _winners_table(id: str, title: str, steps: pd.DataFrame) -> doc.Table:
         )
         for bound, names in zip(steps["bound"], steps["algorithms"], strict=True)
     ]
-    return doc.table(id, title, ("Online bound from", "Best", "Tied with it"), rows)
+    return doc.table(f"{section.id}--{id}", title, (bound_from, "Best", "Tied with it"), rows)

@@ -15,6 +15,7 @@ from jbrl.report import axes, bounds, figures, sections
 from jbrl.report.axes import COLOURS, SYMBOLS, Drawing, styles
 from jbrl.report.figures import FIGURES
 from jbrl.report.html import inline
+from jbrl.report.tables import winners
 from tests.report.synthetic import AGENTS, one_section, study
 
 KINDS = {kind.id: kind for kind in FIGURES}
@@ -181,6 +182,7 @@ def test_latency_is_drawn_where_it_was_measured():
     )
     assert bounded.contest.times("online").tolist() == [1e-4, 2e-4, 3e-4, 4e-4]
     assert "bound on latency" in draw("choice", bounded)[0]
+    assert winners(bounded)[-1].columns[0].text == "Latency bound from"
     assert "bound on online time" in draw("choice", one_section(**BOUNDED))[0]
 
 
