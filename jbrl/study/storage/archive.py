@@ -20,7 +20,7 @@ import pandas as pd
 from jbrl.base.errors import JbrlError
 from jbrl.base.files import replacing, write_whole
 from jbrl.study.storage.files import StoreError
-from jbrl.study.storage.store import Store
+from jbrl.study.storage.store import ARCHIVED, Store
 from jbrl.study.storage.tables import (
     ALONE,
     PROCESSOR,
@@ -50,7 +50,7 @@ class Archive:
 
     @staticmethod
     def is_one(folder: str | Path) -> bool:
-        return (Path(folder) / "returns.parquet").is_file()
+        return (Path(folder) / ARCHIVED).is_file()
 
     def manifest(self) -> dict[str, Any]:
         """As `Store.manifest`.

@@ -40,6 +40,7 @@ METRIC = "metric_"  # prefix of the arrays that a recorder keeps beside the scor
 FLIGHT = "flight_"  # prefix of the arrays of lifetimes that are not over
 # beside the results: how long each unit was expected to take, by the process that planned it
 ESTIMATES_FILE = "expected.json"
+ARCHIVED = "returns.parquet"  # which archives have, and no directory of results
 _READERS = 2  # threads; only parsing is serialised, not reading and checksums
 _STALE_SECONDS = 3600.0  # temporary files older than this were left by a killed run
 
@@ -96,7 +97,7 @@ class Store:
             ) from None
 
     def check(self, settings: dict[str, Any]) -> None:
-        """Refuse a directory that holds another study.
+        """Refuse a directory that holds another study, or an archive.
 
         A manifest that is damaged counts as missing, with a warning.
 
@@ -110,6 +111,11 @@ class Store:
             raise StoreError(
                 f"{self.folder}: cannot be used: {error.strerror}; choose another --out"
             ) from None
+        if (self.folder / ARCHIVED).is_file():
+            raise StoreError(
+                f"{self.folder}: holds an archive of a study: results need a folder of their own; "
+                "choose another --out"
+            )
         try:
             before = read_manifest(self._manifest_path)["study"]
         except FileNotFoundError:

@@ -374,6 +374,7 @@ def test_what_an_archive_has_not_is_said(made, tmp_path):
         (lambda: kept.learned("GC", "Random"), "has found nothing"),
         (lambda: kept.archive(tmp_path / "twice"), "is an archive already"),
         (lambda: results.archive(results.store.folder), "needs a folder of its own"),
+        (lambda: Store(kept.store.folder).check({}), "holds an archive of a study"),
         (lambda: results.archive(tmp_path / "no", decimals=-1), "decimals = -1: expected 0 or"),
         (lambda: results.archive(tmp_path / "file" / "a"), "the archive cannot be written here"),
     ):
