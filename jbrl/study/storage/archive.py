@@ -178,6 +178,7 @@ def write_archive(store: Store, folder: str | Path, *, decimals: int | None = No
         tables["strategies"] = strategies
     try:
         out.mkdir(parents=True, exist_ok=True)
+        (out / "strategies.parquet").unlink(missing_ok=True)  # of an earlier archive
         about = json.dumps({**manifest, "decimals": decimals}, indent=1) + "\n"
         write_whole(out / "study.json", about.encode())
         return [

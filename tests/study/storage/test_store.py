@@ -333,6 +333,8 @@ def made(tmp_path):
     for unit in units[1:]:
         store.save(unit, HEADER, returns_of(unit))
     results = jbrl.Results(tmp_path / "full")
+    (tmp_path / "kept").mkdir()
+    (tmp_path / "kept" / "strategies.parquet").touch()  # of an earlier archive, of other agents
     results.archive(tmp_path / "kept")
     return results, tmp_path / "kept"
 
