@@ -91,6 +91,7 @@ def test_a_plan_builds_upon_its_steps(table, tmp_path):
     plan.write_text(
         '[[steps]]\nname = "two"\nsize = 2\n[[steps]]\nname = "one"\nsize = 1\npool = ["two"]\n'
     )
+    refused(call("subset", "search", table, "--plan", plan, "--ask", "C"), "--plan or --ask")
     steps = found(table, *SEARCH, "--plan", plan)["steps"]
     assert [step["name"] for step in steps] == ["two", "one"]
     assert set(steps[1]["best"]["subset"]) < set(steps[0]["best"]["subset"])
@@ -184,6 +185,7 @@ def test_tables_that_are_not_accepted(table, words):
         ("--groups score", "column 'score' … expected one value"),
         ("--force-out C,,D", "C,,D … none of them empty"),
         ("--save no/where.json", "where.json … cannot be written"),
+        ("--heuristic --ask C,D", "asked about C, D … expected an exhaustive one"),
     ],
 )
 def test_options_that_are_not_accepted(table, arguments, words):

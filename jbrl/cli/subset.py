@@ -250,6 +250,8 @@ def search(
     steps = study.read_plan(plan) if plan else None
     if steps and save:
         raise JbrlError("--save: a plan has several models: expected --plan or --save, not both")
+    if steps and ask:
+        raise JbrlError("--ask: a plan has several searches: expected --plan or --ask, not both")
     prepared = prepare(table, options)
     settings = search_settings(table, options, prepared)
     choice = None

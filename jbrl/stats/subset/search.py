@@ -184,6 +184,11 @@ def search(
     chosen = settings.size - len(problem.forced)
     total = math.comb(len(free), chosen)
     if settings.heuristic:
+        if asked:
+            raise JbrlError(
+                f"subset: asked about {', '.join(asked[0])}: a heuristic search does not know the "
+                "place of a subset among all: expected an exhaustive one"
+            )
         ranked = select(ranking)
     elif total > settings.limit:
         raise JbrlError(
