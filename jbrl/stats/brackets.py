@@ -100,12 +100,12 @@ def of_experiments(manifest: Mapping[str, Any]) -> dict[str, Bracket]:
 
 def share(mean: float, ci95: float, bracket: Bracket) -> tuple[float, float]:
     """Return the least and the greatest share of the Bayes-optimal value that a mean return can
-    be, its own 95% interval taken into account; NaN where the lower end is not positive.
+    be, its own 95% interval taken into account; NaN where that is not known, as of one MDP, or the
+    lower end is not positive.
     """
-    if bracket.lower <= 0 or not np.isfinite(mean):
+    if bracket.lower <= 0:
         return np.nan, np.nan
-    error = ci95 if np.isfinite(ci95) else 0.0
-    least, most = mean - error, mean + error
+    least, most = mean - ci95, mean + ci95
     return (
         least / (bracket.upper if least > 0 else bracket.lower),
         most / (bracket.lower if most > 0 else bracket.upper),
