@@ -97,9 +97,9 @@ def choose(
     lifetime = lifetime_of(chosen, horizon, episodes)
     protocol = Protocol(chosen, chosen, PLANNED, seed, lifetime, discount)
     field = _field(candidates, protocol, *limits)
+    if out is not None:  # the policy is written there
+        check_findable(chosen, *(one.agent for one in field))
     folder = None if out is None else as_path("out", out)
-    if folder is not None:  # the policy is written there
-        check_findable(chosen)
     kept = Kept(folder, chosen.content if folder and isinstance(chosen, HostProblem) else "")
     if folder is not None:  # what writes the page is imported while programs are compiled
         Thread(target=import_module, args=("jbrl.report.html",), daemon=True).start()

@@ -28,7 +28,7 @@ import jax
 import numpy as np
 
 from jbrl.agents.complete import Distribution, is_oracle, parameters_of
-from jbrl.agents.registry import registered_name, shown_name
+from jbrl.agents.registry import find_agent, registered_name, shown_name
 from jbrl.base import notebook
 from jbrl.base.errors import JbrlError, as_path, check_count, shown
 from jbrl.base.files import naming, write_whole
@@ -109,8 +109,7 @@ class Policy:
     @property
     def name(self) -> str:
         """Name of the agent: as registered, else `module:Class`."""
-        kind = type(getattr(self.agent, "base", self.agent))
-        return registered_name(kind) or f"{kind.__module__}:{kind.__qualname__}"
+        return _name(self.agent)
 
     def start(self, seed: int = 0, *, index: int = 0, lifetimes: int | None = None) -> "Life":
         """Start a lifetime: number `index` of `seed`, which decides as that of `jbrl.play` and of a
@@ -227,7 +226,7 @@ class Policy:
         if target.exists():
             raise JbrlError(f"{target}: exists: expected the name of a new folder")
         refuse_weights(self.agent)
-        check_findable(self.problem)
+        check_findable(self.problem, self.agent)
         kept = dataclasses.replace(
             self,
             limits=dict(limits or self.limits),
@@ -498,8 +497,15 @@ def refuse_weights(agent: Agent) -> None:
         )
 
 
-def check_findable(problem: Problem) -> None:
-    """Refuse a problem that `load_policy` could not make again."""
+def _name(agent: Agent) -> str:
+    kind = type(getattr(agent, "base", agent))
+    return registered_name(kind) or f"{kind.__module__}:{kind.__qualname__}"
+
+
+def check_findable(problem: Problem, *agents: Agent) -> None:
+    """Refuse a problem or an agent that `load_policy` could not make again."""
+    for agent in agents:
+        find_agent(_name(agent), Path.cwd())
     if isinstance(problem, DirichletProblem | HostProblem):
         return
     try:

@@ -146,6 +146,17 @@ def test_a_folder_keeps_what_was_searched_for(tmp_path):
             use()
 
 
+def test_an_agent_that_no_name_stands_for_is_not_written(tmp_path):
+    @jbrl.record
+    class Local(AGENTS["Q-learning"].agent):
+        pass
+
+    with pytest.raises(JbrlError, match="has no agent called"):
+        jbrl.policy(Local(), "GC").save(tmp_path / "local")
+    with pytest.raises(JbrlError, match="has no agent called"):
+        jbrl.choose("GC", candidates=[Local()], out=tmp_path)
+
+
 @pytest.mark.parametrize("name", ["arrays.npz", "README.md", "policy.json"])
 def test_a_damaged_byte_is_refused(folder, tmp_path, name):
     for file in folder.iterdir():
