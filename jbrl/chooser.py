@@ -246,7 +246,8 @@ class Chooser:
             if racer.reason:
                 racer.status = "over a limit"
                 return
-            if not self.is_compiled(racer):
+            hosted = isinstance(self.protocol.test, HostProblem)  # what decides plays there
+            if not hosted and not self.is_compiled(racer):
                 took = COMPILING_PLAY[self.protocol.in_blocks] * (self.clock.spent - began)
                 self.clock.check(self._end - took)
             scores = self._opening(racer, self.first)

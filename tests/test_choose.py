@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-import jbrl
+import jbrl.gymnasium
 from jbrl.agents.prior_trained.networks import Gru
 from jbrl.agents.prior_trained.rl2 import RecurrentPolicy
 from jbrl.agents.registry import AGENTS
@@ -26,6 +26,7 @@ from jbrl.environments.spec import Steps
 from jbrl.mdp.dirichlet import distribution
 from jbrl.play.protocol import Protocol
 from jbrl.play.stepping import Latency
+from jbrl.problems.hosted import host_problem
 from jbrl.problems.lookup import problem
 from jbrl.problems.problem import DirichletProblem
 from jbrl.racer import FRESH, Clock, Kept, OutOfTimeError, OverLimitError, Racer, Times
@@ -589,6 +590,19 @@ def test_who_would_not_be_ready_in_time_is_left_out():
     later = course._entrant()
     assert first and later and (first[0].name, later[0].name) == ("e-Greedy", "PSRL")
     assert "which the budget did not allow" in racers[1].reason and course.needed > 500
+
+
+@pytest.mark.parametrize(("hosted", "status"), [(True, "running"), (False, "out of time")])
+def test_nothing_more_is_compiled_for_an_environment_on_the_host(hosted, status):
+    chosen, clock = problem("Catch"), SimulatedClock(10)
+    chosen = host_problem(jbrl.gymnasium.make("Catch")) if hosted else chosen
+    protocol, clock.slow = Protocol(chosen, chosen, 256, 0, chosen.lifetime), 1.0  # type: ignore[attr-defined]
+    one = Candidate("Q-learning", AGENTS["Q-learning"].agent(), 5.0, 0.0, 1e-9, 8, blind=False)
+    racer = Simulated(one, protocol, Kept(None), clock)
+    racer.off = 1.0
+    rules = {"limits": (60.0, 1e-3), "epsilon": 0.1, "confidence": 0.95}
+    Chooser(protocol, [racer], clock=clock, **rules)._enter(racer)  # type: ignore[arg-type]
+    assert racer.status == status
 
 
 def test_the_budget_ends_a_race_that_a_candidate_was_too_late_for():

@@ -28,8 +28,6 @@ from jbrl.problems.problem import Problem
 from jbrl.rollout.contract import Agent, MadeOfWeights, with_plain_numbers
 from jbrl.rollout.faults import check_host_values
 
-LOOK = 64  # decisions on the host after which it is seen whether to go on
-
 
 def make_run(agent: Agent, protocol: Protocol, **options: Any) -> Run:
     """Return the run of an agent in an experiment, of the kind that its lifetimes need.
@@ -244,7 +242,7 @@ def play_episodes(
     """Play a lifetime in an environment of Gymnasium, whose first reset takes the `seed`.
 
     Args:
-      between: called with None now and then; what it raises ends the lifetime.
+      between: called with None after each step; what it raises ends the lifetime.
 
     Raises:
       JbrlError: an observation or a reward that its spaces do not announce, or an episode without
@@ -268,7 +266,7 @@ def play_episodes(
         returns[-1] += float(reward)
         steps[-1] += 1
         ended = bool(terminated or truncated)
-        if between and len(seconds) % LOOK == 0:
+        if between:
             between(None)
         if _over(lifetime, len(returns), ended, len(seconds), steps[-1]):
             return PlayedEpisodes(np.array(returns), np.array(steps), np.array(seconds))
