@@ -27,7 +27,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from jbrl.agents.complete import Distribution, is_oracle, parameters_of
+from jbrl.agents.complete import is_oracle, plain_parameters
 from jbrl.agents.registry import find_agent, registered_name, shown_name
 from jbrl.base import notebook
 from jbrl.base.errors import JbrlError, as_path, check_count, shown
@@ -244,7 +244,7 @@ class Policy:
             "format": FORMAT,
             "agent": {
                 "name": self.name,
-                "parameters": _plain(parameters_of(self.agent)),
+                "parameters": plain_parameters(self.agent),
                 "version": self.agent.version,
                 "source": source_digest(kind) if is_outside(kind) else None,
             },
@@ -303,7 +303,7 @@ class Policy:
         facts = {
             "agent": f"{self.name}, version {self.agent.version}",
             "parameters": ", ".join(
-                f"{k} = {shown(v, str)}" for k, v in _plain(parameters_of(self.agent)).items()
+                f"{k} = {shown(v, str)}" for k, v in plain_parameters(self.agent).items()
             ),
             "prior": f"{self.problem.short_name} ({self.problem.digest[:12]})",
             "observation": str(self.player.spec.observation),
@@ -591,11 +591,3 @@ def _rebuilt(place: Path, about: dict[str, Any], arrays: dict[str, np.ndarray]) 
 def _trains(agent: Agent) -> bool:
     """Return whether what the agent knows is more than its prior."""
     return type(agent).train is not Agent.train
-
-
-def _plain(parameters: Mapping[str, Any]) -> dict[str, Any]:
-    """Return parameters as data for JSON, a table in place of a distribution."""
-    return {
-        name: {value.kind: list(value.values)} if isinstance(value, Distribution) else value
-        for name, value in parameters.items()
-    }

@@ -18,7 +18,7 @@ import jax
 import numpy as np
 import numpy.typing as npt
 
-from jbrl.agents.complete import parameters_of, played_agent
+from jbrl.agents.complete import plain_parameters, played_agent
 from jbrl.base import notebook
 from jbrl.base.files import naming, write_whole
 from jbrl.base.plugins import is_outside, source_digest
@@ -195,7 +195,7 @@ class Racer:
         kind = type(played_agent(self.agent))
         return Unit(
             "choose",
-            *("", "", self._protocol, self.name, self.agent, parameters_of(self.agent)),
+            *("", "", self._protocol, self.name, self.agent, plain_parameters(self.agent)),
             source=source_digest(kind) or None if is_outside(kind) else None,
         )
 

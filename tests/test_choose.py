@@ -197,13 +197,15 @@ def test_candidates_may_be_those_of_a_study(tmp_path):
         experiments = [{ name = "GC", prior = "GC", test = "GC" }]
         agents = [
           { algorithm = "BEB", beta = [1.0, 2.0] },
+          { algorithm = "e-Greedy", epsilon = { uniform = [0, 1] } },
           { algorithm = "Optimal" },
           { algorithm = "Random" },
         ]
         """
     )
     choice = jbrl.choose("GC(n_states=3)", candidates=path, **TINY | {"online": "1e-12 s"})
-    assert [one.name for one in choice.standings] == ["BEB(beta=1.0)", "BEB"]
+    drawn = "e-Greedy(epsilon={'uniform': [0.0, 1.0]})"
+    assert [one.name for one in choice.standings] == [drawn, "BEB(beta=1.0)", "BEB"]
     assert {one.status for one in choice.standings} == {"over a limit"}
     named = ["Random", "BEB"]
     choice = jbrl.choose("GC(n_states=3)", candidates=named, **TINY | {"online": "1e-12 s"})

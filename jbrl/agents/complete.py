@@ -120,6 +120,14 @@ def parameters_of(agent: contract.Agent) -> dict[str, Any]:
     return {f.name: getattr(agent, f.name) for f in dataclasses.fields(agent)}  # type: ignore[arg-type]
 
 
+def plain_parameters(agent: contract.Agent) -> dict[str, Any]:
+    """Return the parameters as data for JSON, a table in place of a distribution."""
+    return {
+        name: {value.kind: list(value.values)} if isinstance(value, Distribution) else value
+        for name, value in parameters_of(agent).items()
+    }
+
+
 def is_oracle(agent: contract.Agent) -> bool:
     """Return whether the agent, or each one drawn in its place, sees the true environment."""
     return isinstance(played_agent(agent), contract.Oracle)

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from jbrl.agents.complete import is_oracle, parameters_of
+from jbrl.agents.complete import is_oracle, plain_parameters, played_agent
 from jbrl.agents.registry import AGENTS, shown_name
 from jbrl.base.errors import JbrlError
 from jbrl.play.lifetimes import group_width, lane_bytes
@@ -138,10 +138,11 @@ def setting_name(agent: Agent) -> str:
     """
     if isinstance(agent, MadeOfWeights):
         return type(agent).__name__
-    defaults = {f.name: f.default for f in dataclasses.fields(agent)}  # type: ignore[arg-type]
+    played: Any = played_agent(agent)
+    defaults = {f.name: f.default for f in dataclasses.fields(played)}
     given = {
         name: value
-        for name, value in parameters_of(agent).items()
+        for name, value in plain_parameters(agent).items()
         if value != defaults.get(name) and not name.startswith("max_")  # capacities
     }
     values = ", ".join(f"{name}={value}" for name, value in given.items())
