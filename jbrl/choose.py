@@ -26,7 +26,7 @@ from jbrl.play.protocol import Protocol
 from jbrl.policy import check_findable, refuse_weights
 from jbrl.problems.hosted import HostProblem
 from jbrl.racer import DECISIONS, Clock, Kept, Racer
-from jbrl.rollout.contract import Agent
+from jbrl.rollout.contract import Agent, plain
 from jbrl.study.file import load_study
 from jbrl.study.portfolio import (
     Candidate,
@@ -86,6 +86,7 @@ def choose(
       JbrlError: a problem, a candidate, a number or a duration that is not accepted, or a folder
         that cannot be written to.
     """
+    epsilon, confidence = plain(epsilon), plain(confidence)
     for name, value in (("epsilon", epsilon), ("confidence", confidence)):
         if not (isinstance(value, int | float) and 0 < value < 1):
             raise JbrlError(f"{name} = {shown(value)}: expected a number between 0 and 1")

@@ -207,8 +207,8 @@ def test_candidates_may_be_those_of_a_study(tmp_path):
     drawn = "e-Greedy(epsilon={'uniform': [0.0, 1.0]})"
     assert [one.name for one in choice.standings] == [drawn, "BEB(beta=1.0)", "BEB"]
     assert {one.status for one in choice.standings} == {"over a limit"}
-    named = ["Random", "BEB"]
-    choice = jbrl.choose("GC(n_states=3)", candidates=named, **TINY | {"online": "1e-12 s"})
+    rules = TINY | {"online": "1e-12 s", "epsilon": np.float32(0.2)}
+    choice = jbrl.choose("GC(n_states=3)", candidates=["Random", "BEB"], **rules)
     assert [one.name for one in choice.standings] == ["BEB"]
 
 
