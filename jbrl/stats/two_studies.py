@@ -205,7 +205,8 @@ def _tested(a: pd.Series, b: pd.Series, *, pairs: bool) -> tuple[Test, float, fl
         return "", np.nan, np.nan
     if pairs and len(a) == len(b) and a.index.isin(b.index).all():
         outcome = paired_z(a, b, level=LEVEL)
-        return "paired", float(factor95(len(a)) * outcome.standard_error), outcome.p_value
+        half = float(factor95(len(a)) * outcome.standard_error)
+        return "paired", half, float(2 * stdtr(len(a) - 1, -abs(outcome.z)))
     return "Welch", *_welch(a.to_numpy(), b.to_numpy())
 
 

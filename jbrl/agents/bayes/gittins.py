@@ -56,8 +56,8 @@ class Gittins(Agent[GittinsState, GittinsState]):
     lost. Indices of all counts that an arm may reach are computed before the first decision; of an
     arm that has been pulled more than P times, P + 1 being the K-th root of 262,144 for K outcomes,
     the posterior mean counts. Indices within 1e-4 of the range of rewards tie. Where the
-    discount is near 1, the index of an arm that is nearly known is too high, by up to 1e-3 of that
-    range.
+    discount is near 1, the index of an arm that is nearly known is off by up to 1e-3 of that range,
+    mostly too high.
 
     Offline: 512 A P^K operations; one decision costs O(A).
     """
