@@ -182,8 +182,8 @@ def check_capacity(agent: Any, *names: str) -> None:
     missing = [name for name in names if not getattr(agent, name)]
     if missing:
         raise JbrlError(
-            f"{type(agent).__name__}: its budget is traced by JAX: expected "
-            f"{' and '.join(missing)}, the greatest values that it takes"
+            f"{type(agent).__name__}: its budget is traced by JAX: expected a capacity for its "
+            f"greatest value: {', '.join(missing)}"
         )
 
 

@@ -173,7 +173,7 @@ def test_what_cannot_be_simulated_is_refused():
     with pytest.raises(jbrl.JbrlError, match="expected the same observations and actions"):
         jbrl.simulate(Random(), catch, catch.key(0), prior=jbrl.problem("DeepSea"))
     for budget in (lambda n: BAMCP(simulations=n), lambda n: BFS3(samples=n)):
-        with pytest.raises(jbrl.JbrlError, match="budget is traced by JAX: expected max_"):
+        with pytest.raises(jbrl.JbrlError, match="traced by JAX: expected a capacity"):
             jax.vmap(lambda n, b=budget: jbrl.simulate(b(n), gc, gc.key(0)))(jnp.arange(1, 3))
 
 
