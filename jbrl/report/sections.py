@@ -152,8 +152,8 @@ class Section:
             return ""
         return (
             f"The machine was busy: {(busy > BUSY).sum()} of {count(len(busy), 'agent')} took up "
-            f"to {busy.max():.1f} times as long as the processor worked for them. Within time "
-            "bounds theirs are times of the processor, elsewhere wall times."
+            f"to {busy.max():.1f} times as long as the processor worked for them. Time bounds "
+            "count their processor times; all other times are wall times."
         )
 
     def left_out(

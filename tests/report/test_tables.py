@@ -243,7 +243,7 @@ def test_on_a_busy_machine_the_time_of_the_processor_counts():
     assert sorted(section.contest.times("online")) == [1e-6, 2e-6, 2e-6, 7e-6]
     assert section.busy_text() == (
         "The machine was busy: 1 of 4 agents took up to 4.0 times as long as the processor worked "
-        "for them. Within time bounds theirs are times of the processor, elsewhere wall times."
+        "for them. Time bounds count their processor times; all other times are wall times."
     )
     assert section_of(0.0, online).busy_text() == ""
 
