@@ -195,8 +195,8 @@ def shuffled(key: Array, length: Array) -> Array:
 def judged(features: Features, learner: Learner, buffer: Rollout, rules: Rules) -> Sample:
     """Return advantages and targets of a buffer, by the weights that it was played with.
 
-    A_t = delta_t + gamma lambda A_{t+1} within an episode; the target is A_t + v(s_t). Of an
-    episode that was cut off, delta ends with the value of its own last observation.
+    A_t = delta_t + gamma lambda A_{t+1} within an episode; the target is A_t + v(s_t). The last
+    delta of an episode that was cut off has the value of its own last observation.
     """
     last = buffer.next_observations[buffer.length - 1]
     seen = sequence.as_inputs(jnp.concatenate([buffer.observations, last[None]]))

@@ -111,7 +111,9 @@ class BAMCP(HasCost, Agent[DirichletPrior, BAMCPState]):
         choices=("mean", "visits"),
     )
     reuse: bool = parameter(
-        False, "keep the part of the tree that the real transition leads to", static=True
+        False,
+        "keep the part of the tree that the real transition leads to, within an episode",
+        static=True,
     )
     max_simulations: int = parameter(
         0, "capacity for simulations, raised to what is needed", low=0, high=2**24, static=True
