@@ -135,14 +135,14 @@ def choose(
 
 def _write(choice: Choice, folder: Path) -> None:
     """Write `choice.json`, the folder of the policy, and the page, in place of what is there."""
-    plain = json.dumps(choice.as_dict(), indent=1)
-    write_whole(folder / "choice.json", plain.encode())
+    answer = json.dumps(choice.as_dict(), indent=1)
+    write_whole(folder / "choice.json", answer.encode())
     if choice.policy is not None:
         _write_policy(choice, folder)
     from jbrl.report import html  # here: figures take long to import
     from jbrl.report.choice import document
 
-    page = html.render(document(json.loads(plain), choice.rows()))
+    page = html.render(document(json.loads(answer), choice.rows()))
     write_whole(folder / "choice.html", page.encode())
 
 

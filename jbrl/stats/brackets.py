@@ -100,8 +100,8 @@ def of_experiments(manifest: Mapping[str, Any]) -> dict[str, Bracket]:
 
 def share(mean: float, ci95: float, bracket: Bracket) -> tuple[float, float]:
     """Return the least and the greatest share of the Bayes-optimal value that a mean return can
-    be, its own 95% interval taken into account; NaN where that is not known, as of one MDP, or the
-    lower end is not positive.
+    be, its own 95% interval taken into account; NaN where the interval is not known, as with one
+    MDP, or the lower end is not positive.
     """
     if bracket.lower <= 0:
         return np.nan, np.nan

@@ -244,7 +244,7 @@ def _load(path: Path, wanted: tuple[str, ...]) -> pd.DataFrame:
         if isinstance(error, JbrlError):
             raise
         raise JbrlError(f"{path}: cannot be read as a score table: {_reason(error)}") from None
-    kinds = () if path.name.lower().endswith(ARRAYS) else ARRAYS  # a table that is no score table
+    kinds = () if path.name.lower().endswith(ARRAYS) else ARRAYS  # companions are no arrays
     raise JbrlError(
         f"{path}: cannot be read as a score table: expected a file ending in "
         f"{', '.join((*TEXT, *PARQUET, *kinds))}"
