@@ -152,9 +152,8 @@ class VDBE(Stepwise[Belief, VDBEState]):
         f = (1 - e) / (1 + e),   e = exp(-|Q'(x, u) - Q(x, u)| / sigma)
         epsilon(x) <- delta f + (1 - delta) epsilon(x)
 
-    Tokic 2010, equations 5 and 6, who recommends delta = 1 / A. A change within the tie tolerance
-    of x counts as none. (The program published with Castronovo et al. 2016 changes epsilon in all
-    states at once.)
+    Tokic 2010, equations 5 and 6, who recommends delta = 1 / A. (The program published with
+    Castronovo et al. 2016 changes epsilon in all states at once.)
 
     One decision costs a few sweeps of S^2 A multiplications.
     """
@@ -195,8 +194,6 @@ class VDBE(Stepwise[Belief, VDBEState]):
     def improve(self, state: VDBEState) -> VDBEState:
         belief = improve(state.belief)
         change = jnp.abs(_value(belief, state.x, state.action) - state.before)
-        rounding = vectorize.get_entry(belief.plan.tolerance, state.x)
-        change = jnp.where(change <= rounding, 0.0, change)  # which a small sigma would magnify
         surprise = jnp.tanh(change / (2 * self.sigma))  # f above
         weight = jnp.where(self.delta > 0, self.delta, jnp.float32(1 / belief.plan.q.shape[1]))
         here = vectorize.get_entry(state.epsilons, state.x)
