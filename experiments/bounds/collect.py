@@ -110,8 +110,7 @@ def one_end(side: str, out: Path, names: Sequence[str]) -> None:
     """
     import jbrl
 
-    for name in names:
-        old = narrowest([name])[0]
+    for name, old in zip(names, narrowest(names), strict=True):
         above = side == "upper"
         how = {"decisions": DECISIONS[name], "played": 2} if above else competing(name)
         found = jbrl.bound(name, **({"decisions": 1} | how), out=out).as_dict()
