@@ -18,7 +18,7 @@ import numpy as np
 from jbrl.bayes_optimal import samples
 from jbrl.bayes_optimal.hidden import Between, Hidden, Totals, Worth, sums
 from jbrl.bayes_optimal.look_ahead import LookAhead, Replication
-from jbrl.bayes_optimal.plan import BACKED_UP, PRODUCTS, VALUE
+from jbrl.bayes_optimal.plan import BACKED_UP, PRODUCTS
 from jbrl.bayes_optimal.samples import CHUNK, Control, Weights, cut_blocks, variables_of
 from jbrl.mdp import backward
 from jbrl.mdp.counts import BlockCounts, Cell, Layers, Total
@@ -30,8 +30,8 @@ LEAVES = 25  # of the look-ahead that take half as long as such a count
 DIVISIONS = 20  # of a count, exchangeable rows apart
 MOST_TRIALS = 40
 MOST_TRANSITIONS = 500  # uncertain ones of a problem
-# bytes of the worths of the MDPs that are solved together, where leaves do not take more
-WORTHS = 2**28
+# bytes of the worths of the MDPs that are solved together: so many, or of each leaf
+WORTHS, OF_LEAF = 2**28, 6
 CHOOSING = 128  # MDPs on which the hidden states are chosen
 # of a replication; as many as leave time for those that are enough, more outcomes are followed
 LEAST_MDPS, ENOUGH_MDPS, USUAL_MDPS, MOST_MDPS = CHUNK, 4 * CHUNK, 8 * CHUNK, 32 * CHUNK
@@ -117,11 +117,12 @@ class HiddenAhead:
             for first, own in zip(firsts, shown.spawn(len(firsts)), strict=True):
                 some = [rows[..., first : first + self._chunk] for rows in mdps.log_rows]
                 leaves.add(some, 1 / n_mdps, own, pool)
-        at_leaves = {cell: value + self._for_ever() for cell, value in leaves.estimates.items()}
-        value = backward.solve(
-            self.layers, ahead.decisions, at_leaves, ahead.discount, ahead.threads
-        )
+        for value in leaves.estimates.values():
+            value += self._for_ever()
         square = ahead.square(self.layers, leaves.squares)
+        value = backward.solve(
+            self.layers, ahead.decisions, leaves.estimates, ahead.discount, ahead.threads
+        )
         return Replication(value, shown_value, square, self._range(control))
 
     def margin(self, replications: Sequence[Replication], n_mdps: int, confidence: float) -> float:
@@ -136,7 +137,7 @@ class HiddenAhead:
     def _chunk(self) -> int:
         """Return how many MDPs are solved together."""
         worths = _splits(self.hidden.counts, self.hidden.trials).sum() * len(self.hidden.counts)
-        most = max(WORTHS, VALUE * self.ahead.layers.count(self.ahead.decisions))
+        most = max(WORTHS, OF_LEAF * self.ahead.layers.count(self.ahead.decisions))
         return int(2 ** min(math.log2(CHUNK), max(0, math.log2(most / 4 / worths) // 1)))
 
     def leaves(self) -> dict[Cell, int]:
