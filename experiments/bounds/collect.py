@@ -57,6 +57,7 @@ CURVES = {"GC": (0, 2, 4, 8, 10, 12, 15, 19, 22, 25, 26, 27), "GDL": (0, 8, 16, 
 UPPER_ENDS = {
     "all is revealed": ("the MDP is revealed", "o"),
     "one state hidden": ("all rows but those of one state", "s"),
+    "two states hidden": ("all rows but those of two states", "D"),
 }
 # Agents of the published comparison played again (docs/published-comparison.md), best ones.
 SCORES = HERE.parent / "published/paper-cpu"

@@ -117,8 +117,8 @@ class HiddenAhead:
             for first, own in zip(firsts, shown.spawn(len(firsts)), strict=True):
                 some = [rows[..., first : first + self._chunk] for rows in mdps.log_rows]
                 leaves.add(some, 1 / n_mdps, own, pool)
-        for value in leaves.estimates.values():
-            value += self._for_ever()
+        for at_leaf in leaves.estimates.values():
+            at_leaf += self._for_ever()
         square = ahead.square(self.layers, leaves.squares)
         value = backward.solve(
             self.layers, ahead.decisions, leaves.estimates, ahead.discount, ahead.threads
