@@ -156,10 +156,7 @@ TRACED = [
     (
         "gust = (",
         "pushed = 1 if self.wind > 0 else 0\n        gust = (",
-        (
-            ": step: TracerBoolConversionError: Attempted boolean conversion of traced array with "
-            "shape bool[]."
-        ),
+        (": step: Python needs the value of an array that is known only when the program runs ("),
     ),
     (
         "jbrl.sampling.uniforms(key)[0]",
