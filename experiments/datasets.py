@@ -65,7 +65,7 @@ ABOUT = {
         "Brackets of Bayes-optimal values (docs/bounds.md)",
         "bracket of a problem by the decisions looked ahead, lifetimes of 250 decisions",
         "python experiments/bounds/collect.py run OUT --strategies out/trained",
-        "3cf8104 and before",
+        "9891caf and before",
     ),
     "bandits": (
         "Shares of known optima on bandits",

@@ -34,7 +34,7 @@ MOST_TRANSITIONS = 500  # uncertain ones of a problem
 WORTHS, OF_LEAF = 2**28, 6
 CHOOSING = 128  # MDPs on which the hidden states are chosen
 # of a replication; as many as leave time for those that are enough, more outcomes are followed
-LEAST_MDPS, ENOUGH_MDPS, USUAL_MDPS, MOST_MDPS = CHUNK, 4 * CHUNK, 8 * CHUNK, 32 * CHUNK
+LEAST_MDPS, ENOUGH_MDPS, USUAL_MDPS, MOST_MDPS = CHUNK, 2 * CHUNK, 8 * CHUNK, 32 * CHUNK
 
 # Seconds on one core for 1,024 MDPs, with discount 0.95: of a transition of the problem, of an
 # outcome of a count, of an outcome of a row that is shown.
@@ -43,7 +43,9 @@ OF_TRANSITION, OF_OUTCOME, OF_SHOWN = 0.03, 6e-6, 8e-5
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class HiddenAhead:
-    """The problem of the upper bound with hidden states."""
+    """The problem of the upper bound with hidden states: rewards are at least 0, so that a lifetime
+    without end is worth no less.
+    """
 
     ahead: LookAhead
     hidden: Hidden
@@ -117,8 +119,6 @@ class HiddenAhead:
             for first, own in zip(firsts, shown.spawn(len(firsts)), strict=True):
                 some = [rows[..., first : first + self._chunk] for rows in mdps.log_rows]
                 leaves.add(some, 1 / n_mdps, own, pool)
-        for at_leaf in leaves.estimates.values():
-            at_leaf += self._for_ever()
         square = ahead.square(self.layers, leaves.squares)
         value = backward.solve(
             self.layers, ahead.decisions, leaves.estimates, ahead.discount, ahead.threads
@@ -158,13 +158,6 @@ class HiddenAhead:
         least = rest * model.least_reward - high.max()
         most = rest * (model.least_reward + model.reward_range) - low.min()
         return float(earliest * (max(most, 0.0) - min(least, 0.0)))
-
-    def _for_ever(self) -> float:
-        """Return what to add to a value for ever, so that it is not below that of the decisions
-        that are left.
-        """
-        least, discount = self.ahead.layers.model.least_reward, self.ahead.discount
-        return max(0.0, -least) / (1 - discount) * discount**self.ahead.left
 
     def root(self, n_mdps: int, seed: np.random.SeedSequence) -> float:
         """Return an estimate of the bound without looking ahead."""

@@ -290,13 +290,17 @@ def misses(numbers: range) -> int:
     """Count limits at 97.5 % that lie below the value, of lifetimes after which little is left."""
     missed, n_mdps = 0, 256
     for number in numbers:
-        ahead = ahead_of(some_problem(number).mdps, 1)
-        value = dataclasses.replace(ahead, decisions=HORIZON).extremes()[0]
+        mdps = some_problem(number).mdps
+        value = ahead_of(mdps, HORIZON).extremes()[0]
+        least = make_model(mdps).least_reward
+        rewards = np.asarray(mdps.rewards, np.float64) - least
+        ahead = ahead_of(dataclasses.replace(mdps, rewards=rewards), 1)
+        common = least * (1 - DISCOUNT**HORIZON) / (1 - DISCOUNT)
         control, seeds = ahead.control(np.random.SeedSequence(1)), np.random.SeedSequence(number)
         for one in candidates(ahead):
             made = [one.replication(control, n_mdps, seed) for seed in seeds.spawn(2)]
             mean = np.mean([replication.value for replication in made])
-            limit = mean + one.margin(made, n_mdps, ONE_SIDED)
+            limit = mean + common + one.margin(made, n_mdps, ONE_SIDED)
             missed += limit < value - 1e-4 * max(1.0, abs(value))
     return missed
 

@@ -151,6 +151,8 @@ def test_what_the_page_of_choices_says_of_those_that_are_kept():
     assert rows["within"].sum() == 38 and "38 of 40 choices are within epsilon" in words
     calm = rows[rows["load"] < 6]
     assert len(calm) == 18 and calm["within"].all() and "18 of 18 at a load below 6" in words
+    tried = rows[rows["load"] >= 6]["tried"]
+    assert [tried.min(), tried.max()] == [1, 5] and "time for one to five candidates" in words
     assert set(rows[~rows["within"]]["problem"]) == {"Acrobot"}
     limits = rows["online"].map({"2ms": 2000, "400us": 400})
     late = rows[rows["loop_p99_us"] > limits]
