@@ -8,10 +8,13 @@ Measured, in this order: the device (bandwidth of a copy, microseconds of an ite
 that does next to nothing); sweeps of value iteration as a share of that bandwidth; precision
 against NumPy in float64; then for each agent, on 512 MDPs, decisions per second, compilation,
 whether three runs agree to the last bit, and its returns beside those of the CPU of the same
-machine on the same MDPs with the same random draws; pulls per second of a search on the prior
-against batch width; steps per second of the deep agents on settings of bsuite, against the number
-of lifetimes at once; and the agents again on more MDPs. What the budget leaves no time for is named
-as skipped, and what is still being measured a little after it is given up. The file (default:
+machine on the same MDPs with the same random draws; some of them again with loops that the host
+runs, not recorded in graphs (`compilation.ON_GPU`); the agents on 65,536 MDPs; decisions per second
+of training on the prior; pulls per second of a search on the prior against batch width; the agents
+on 4,096 MDPs; and steps per second of the deep agents on settings of bsuite, against the number of
+lifetimes at once. What the budget leaves no time for is named as skipped, and what is still being
+measured a little after it is given up. `--sections NAME …` and `--agents NAME …` measure these
+alone, `--without-cpu` leaves out what the CPU plays. The file (default:
 benchmarks/results/gpu-DEVICE.json) is written anew after each measurement, so that a run that is
 stopped has lost nothing. `--tiny` is for trying the program out: its sizes mean nothing.
 
@@ -27,11 +30,12 @@ import re
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))  # for the twins
@@ -51,6 +55,7 @@ from jbrl.agents.registry import AGENTS  # noqa: E402
 from jbrl.base.files import write_whole  # noqa: E402
 from jbrl.environments.spec import Steps  # noqa: E402
 from jbrl.mdp import planning  # noqa: E402
+from jbrl.play import compilation  # noqa: E402
 from jbrl.play.batching import use_all_cores  # noqa: E402
 from jbrl.play.experiment import Run  # noqa: E402
 from jbrl.play.machine import machine, versions  # noqa: E402
@@ -60,6 +65,7 @@ from jbrl.play.resources import Resources  # noqa: E402
 from jbrl.problems.lookup import problem  # noqa: E402
 
 Row = dict[str, Any]
+PLAYED = ("agent", "parameters", "problem", "horizon", "width")  # in a row, as functions take them
 STANDARD_ERRORS = 4.5  # two-sided, for one agent: 7 in a million
 GRACE = 15.0  # seconds after the budget until a measurement is given up
 # seconds that a measurement may take, at least, when it is asked whether there is time left
@@ -76,7 +82,7 @@ class Sizes:
     pulls: int = 10_000
     batches: tuple[int, ...] = (256, 2048, 16_384)
     widths: tuple[int, ...] = gpu_model.WIDTHS
-    lanes: tuple[int, ...] = (64, 512, 4096)  # lifetimes of deep agents at once
+    lanes: tuple[int, ...] = (64, 4096)  # lifetimes of deep agents at once
     shorten: int = 1  # horizons are divided by this
     agents: int | None = None  # so many of the table; None: all
 
@@ -104,6 +110,18 @@ TABLE = (
     ("BEB", {"beta": 2.0}, "Grid", 250),
 )
 
+# Where loops that the host runs are measured.
+HOSTED = (
+    ("BAMCP", {"simulations": 50, "depth": 15}, "GC", 20),
+    ("BFS3", {"trajectories": 1, "samples": 2}, "GC", 50),
+    ("BOSS", {"sampled": 5}, "GC", 50),
+    ("e-Greedy", {"epsilon": 0.1}, "GC", 250),
+    ("e-Greedy", {"epsilon": 0.1}, "Grid", 250),
+)
+
+# Agent trained on the prior, problem.
+TRAINED = (("DPT", "GC"), ("BeliefPPO", "GC"), ("DPT", "Grid"), ("BeliefPPO", "Grid"))
+
 # Deep agent, setting of bsuite.
 DEEP = (
     ("DQN", "catch/0"),
@@ -125,6 +143,8 @@ class Report:
     rows: list[Row] = field(default_factory=list)
     started: float = field(default_factory=time.perf_counter)
     longest: float = 0.0  # seconds of a measurement so far
+    sections: Sequence[str] = ()  # that are measured; empty: all
+    agents: Sequence[str] = ()  # that play, likewise
 
     @property
     def seconds(self) -> float:
@@ -134,6 +154,10 @@ class Report:
         """Make one measurement, unless one as long as the longest so far would not fit; a failure
         is recorded, and the others continue.
         """
+        if self.sections and what["section"] not in self.sections:
+            return None
+        if self.agents and what["section"] == "decisions" and what["agent"] not in self.agents:
+            return None
         before = self.seconds
         if before + max(LEAST, self.longest) > self.budget:
             self._add({**what, "skipped": "no time left"})
@@ -356,6 +380,7 @@ def play(
         compile_seconds=run.compile_seconds,
         microseconds_per_step=least / horizon / calls * 1e6,  # of a decision of all lanes of a call
         same_bits=len({r.tobytes() for r in returns}) == 1,
+        graphs="xla_gpu_enable_command_buffer" in compilation.options(devices[0].platform),
     )
     return row, returns[-1]
 
@@ -399,6 +424,37 @@ def agent(
     )
 
 
+def hosted(
+    name: str, parameters: Row, on: str, horizon: int, width: int, devices: list[jax.Device]
+) -> Row:
+    """Play an agent whose loops the host runs, as without `compilation.ON_GPU`: the same bits."""
+    _, known = play(name, parameters, on, width, horizon, devices)
+    with (
+        mock.patch.object(compilation, "options", lambda *_, **__: {}),
+        mock.patch.object(compilation, "KEPT", {}),
+    ):
+        row, returns = play(name, parameters, on, width, horizon, devices)
+    return row | {"same_bits_in_graphs": bool((returns == known).all())}
+
+
+def training(name: str, on: str, device: jax.Device) -> Row:
+    """Time decisions of lifetimes that an agent is trained on, with all passes of learning."""
+    lesson = AGENTS[name].agent().lesson(problem(on).prior(Steps(250), 0.95))
+    key = jax.random.key(0)
+    given = jax.device_put(
+        (jax.jit(lesson.start)(key), jnp.float32(1), key, lesson.settings), device
+    )
+    compiling = time.perf_counter()
+    call = compilation.compile_once(lesson.round, given).call
+    compiling = time.perf_counter() - compiling
+    seconds = fastest(lambda: call(given), 3)
+    return figures(
+        lifetimes=lesson.lifetimes,
+        decisions_per_second=lesson.lifetimes * lesson.settings[0].horizon / seconds,
+        compile_seconds=compiling,
+    )
+
+
 def deep_steps(name: str, on: str, lanes: int, device: jax.Device) -> Row:
     """Time steps of a deep agent that learns, agent, environment and recorder together."""
     agent = AGENTS[name].agent()
@@ -409,7 +465,9 @@ def deep_steps(name: str, on: str, lanes: int, device: jax.Device) -> Row:
 # ---- all of it ----
 
 
-def run(report: Report, sizes: Sizes, devices: list[jax.Device]) -> None:
+def run(
+    report: Report, sizes: Sizes, devices: list[jax.Device], *, beside_cpu: bool = True
+) -> None:
     """Make all measurements, what matters most first."""
     bandwidth = report.measure({"section": "copy"}, lambda: copy_bandwidth(sizes.copied))
     for width in (1, *sizes.widths):
@@ -430,48 +488,56 @@ def run(report: Report, sizes: Sizes, devices: list[jax.Device]) -> None:
         report.measure(
             {"section": "precision", "plan": name}, lambda n=name: incremental_precision(n)
         )
-    agents = TABLE[: sizes.agents]
-    for index, width in enumerate(sizes.widths):
-        for what, call in measurements(
-            agents, width, sizes.shorten, devices, beside_cpu=index == 0
-        ):
+    few = slice(sizes.agents)
+    beside_cpu &= not on_cpu(devices)
+    for what, call in measurements(TABLE[few], sizes, 0, devices, beside_cpu=beside_cpu):
+        report.measure(what, call)
+    for name, parameters, on, full in HOSTED[few]:
+        what = of_agent("hosted", name, parameters, on, sizes, 0, full)
+        report.measure(what, lambda w=what: hosted(*(w[k] for k in PLAYED), devices))
+    for what, call in measurements(TABLE[few], sizes, len(sizes.widths) - 1, devices):
+        report.measure(what, call)
+    for name, on in TRAINED[few]:
+        what = {"section": "training", "agent": name, "problem": on}
+        report.measure(what, lambda n=name, o=on: training(n, o, devices[0]))
+    horizon = 250 // sizes.shorten
+    for name, batch in itertools.product(("GC", "Grid"), sizes.batches):
+        what = {"section": "pulls", "problem": name, "width": batch}
+        report.measure(what, lambda n=name, b=batch: batch_of_pulls(n, b, devices, horizon))
+    report.measure(
+        {"section": "search", "problem": "GC"}, lambda: search("GC", sizes.pulls, devices, horizon)
+    )
+    for place in range(1, len(sizes.widths) - 1):
+        for what, call in measurements(TABLE[few], sizes, place, devices):
             report.measure(what, call)
-        if index == 0:
-            horizon = 250 // sizes.shorten
-            for name, batch in itertools.product(("GC", "Grid"), sizes.batches):
-                what = {"section": "pulls", "problem": name, "width": batch}
-                report.measure(
-                    what, lambda n=name, b=batch, h=horizon: batch_of_pulls(n, b, devices, h)
-                )
-            report.measure(
-                {"section": "search", "problem": "GC"},
-                lambda h=horizon: search("GC", sizes.pulls, devices, h),
-            )
-            for (name, on), lanes in itertools.product(DEEP[: sizes.agents], sizes.lanes):
-                what = {"section": "deep", "agent": name, "problem": on, "lanes": lanes}
-                report.measure(what, lambda n=name, o=on, w=lanes: deep_steps(n, o, w, devices[0]))
+    for (name, on), lanes in itertools.product(DEEP[few], sizes.lanes):
+        what = {"section": "deep", "agent": name, "problem": on, "lanes": lanes}
+        report.measure(what, lambda n=name, o=on, w=lanes: deep_steps(n, o, w, devices[0]))
+
+
+def of_agent(
+    section: str, name: str, parameters: Row, on: str, sizes: Sizes, place: int, full: int
+) -> Row:
+    """Return what says of a measurement which it is."""
+    return {
+        "section": section,
+        "agent": name,
+        "parameters": parameters,
+        "problem": on,
+        "width": sizes.widths[place],
+        "horizon": max(2, full // sizes.shorten),
+    }
 
 
 def measurements(
-    agents: tuple, width: int, shorten: int, devices: list[jax.Device], *, beside_cpu: bool
+    agents: tuple, sizes: Sizes, place: int, devices: list[jax.Device], *, beside_cpu: bool = False
 ) -> Iterator[tuple]:
-    """Yield each measurement of each agent, with its method."""
+    """Yield each measurement of each agent on the MDPs of a place among the widths, with its
+    method.
+    """
     for name, parameters, on, full in agents:
-        horizon = max(2, full // shorten)
-        what = {
-            "section": "decisions",
-            "agent": name,
-            "parameters": parameters,
-            "problem": on,
-            "width": width,
-            "horizon": horizon,
-        }
-        yield (
-            what,
-            lambda n=name, p=parameters, o=on, h=horizon: agent(
-                n, p, o, h, width, devices, beside_cpu=beside_cpu and not on_cpu(devices)
-            ),
-        )
+        what = of_agent("decisions", name, parameters, on, sizes, place, full)
+        yield (what, lambda w=what: agent(*(w[k] for k in PLAYED), devices, beside_cpu=beside_cpu))
 
 
 def on_cpu(devices: list[jax.Device]) -> bool:
@@ -527,10 +593,14 @@ def main(arguments: list[str] | None = None) -> None:
     """Run from the command line."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     parser.add_argument("what", nargs="?", choices=("measure", "predict"), default="measure")
-    parser.add_argument("--agents", nargs="+", metavar="NAME", help="predict these; default: all")
+    parser.add_argument(
+        "--agents", nargs="+", default=(), metavar="NAME", help="these alone; default: all"
+    )
     parser.add_argument("--tables", action="store_true", help="write the table of predictions only")
     parser.add_argument("--device", choices=("gpu", "cpu"), default="gpu")
     parser.add_argument("--budget", type=float, default=520.0, help="seconds")
+    parser.add_argument("--sections", nargs="+", default=(), metavar="NAME", help="default: all")
+    parser.add_argument("--without-cpu", action="store_true", help="the CPU plays nothing")
     parser.add_argument("--out", type=Path)
     parser.add_argument("--tiny", action="store_true", help="try the program out")
     parser.add_argument(
@@ -569,7 +639,8 @@ def main(arguments: list[str] | None = None) -> None:
     limit.daemon = True
     limit.start()
     try:
-        run(Report(file, facts, chosen.budget), sizes, devices)
+        report = Report(file, facts, chosen.budget, sections=chosen.sections, agents=chosen.agents)
+        run(report, sizes, devices, beside_cpu=not chosen.without_cpu)
     finally:
         limit.cancel()
 

@@ -484,43 +484,59 @@ def level(rows: list[Row]) -> float | None:
     """Return how many lanes the GPU needs to be as fast as two cores, None: more than there are.
 
     Args:
-      rows: of one agent, by width.
+      rows: of one agent, by width; where measured, as measured.
     """
     needed = ((row["two_cores"] * row["microseconds"] / 1e6, row["width"]) for row in rows)
     return next((lanes for lanes, width in needed if lanes <= width), None)
 
 
 def measured(files: list[Path]) -> dict[tuple, float]:
-    """Return decisions per second that `gpu.py` has measured, by agent, problem and width."""
+    """Return decisions per second that `gpu.py` has measured, by agent, problem, width, and
+    whether loops were recorded in graphs.
+    """
     rows = [row for file in files for row in json.loads(file.read_text())["rows"]]
     return {
-        (row["agent"], row["problem"], row["width"]): row["decisions_per_second"]
+        (row["agent"], row["problem"], row["width"], row["graphs"]): row["decisions_per_second"]
         for row in rows
-        if row["section"] == "decisions" and "decisions_per_second" in row
+        if row["section"] in ("decisions", "hosted") and "decisions_per_second" in row
     }
 
 
 def table(predictions: dict[tuple, Row], found: dict[tuple, float]) -> str:
-    """Return thousands of decisions per second as Markdown, those measured in brackets."""
+    """Return thousands of decisions per second as Markdown; those measured in brackets, without
+    graphs unless it says so. The lanes from which a GPU is faster come from what was measured
+    without graphs, where it was.
+    """
 
     def cell(key: tuple) -> str:
+        seen = [
+            f"{mark}{kept.number(rate / 1e3)}"
+            for mark, graphs in (("", False), ("in graphs ", True))
+            if (rate := found.get((*key, graphs)))
+        ]
         alone = kept.number(predictions[key]["decisions_per_second"] / 1e3)
-        return f"{alone} ({kept.number(found[key] / 1e3)})" if key in found else alone
+        return f"{alone} ({'; '.join(seen)})" if seen else alone
 
     lines = []
     for name, on in dict.fromkeys(key[:2] for key in predictions):
-        rows = [predictions[name, on, width] for width in WIDTHS]
-        lanes, first = level(rows), rows[0]
+        keys = [(name, on, width) for width in WIDTHS]
+        lanes = level([as_measured(predictions[key], found.get((*key, False))) for key in keys])
+        first = predictions[keys[0]]
         lines.append(
             (
                 *(name, on, kept.number(first["kernels"]), kept.number(first["iterations"])),
-                *(cell((name, on, width)) for width in WIDTHS),
+                *map(cell, keys),
                 kept.number(first["two_cores"] / 1e3),
                 kept.number(lanes) if lanes else f"over {WIDTHS[-1]:,}",
             )
         )
     header = ("agent", "problem", "kernels", "rounds", *(f"{w:,} lanes" for w in WIDTHS))
     return kept.table((*header, "two cores", "level at lanes"), lines, texts=2)
+
+
+def as_measured(row: Row, rate: float | None) -> Row:
+    """Return a prediction with the time of a decision of all lanes that was measured, if it was."""
+    return row | {"microseconds": row["width"] / rate * 1e6} if rate else row
 
 
 def write_table(file: Path) -> None:

@@ -143,17 +143,19 @@ def test_lanes_at_which_a_gpu_is_as_fast_as_two_cores():
 
 
 def test_what_was_measured_stands_beside_its_prediction(tmp_path):
-    """Of the same agent, problem and width; rows without a figure are left out."""
-    same = {"section": "decisions", "agent": "BEB", "problem": "GC"}
+    """Of the same agent, problem and width, the lanes at level with them; rows without a figure are left out."""
+    same = {"section": "decisions", "agent": "BEB", "problem": "GC", "graphs": False}
     rows = [
         same | {"width": 512, "decisions_per_second": 4e6},
+        same | {"width": 512, "decisions_per_second": 6e6, "graphs": True},
         same | {"width": 4096, "skipped": "no time left"},
         {"section": "copy", "gigabytes_per_second": 3000.0},
     ]
     file = tmp_path / "gpu-h100.json"
     file.write_text(json.dumps({"rows": rows}))
     found = gpu_model.measured([file])
-    assert found == {("BEB", "GC", 512): 4e6}
+    assert found == {("BEB", "GC", 512, False): 4e6, ("BEB", "GC", 512, True): 6e6}
     predictions = {("BEB", "GC", w): row(w, 100.0) for w in gpu_model.WIDTHS}
     line = gpu_model.table(predictions, found).splitlines()[2]
-    assert line == "| BEB | GC | 20 | 1 | 5,120 (4,000) | 41,000 | 655,000 | 1,000 | 100 |"
+    cells = "5,120 (4,000; in graphs 6,000) | 41,000 | 655,000"
+    assert line == f"| BEB | GC | 20 | 1 | {cells} | 1,000 | 128 |"

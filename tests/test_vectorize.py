@@ -54,6 +54,17 @@ def test_rows():
         same(found, tables[at][several[at]])
 
 
+def test_rows_of_tables_with_more_entries_than_32_bits_can_count(monkeypatch):
+    """As the replay of DQN on thousands of lanes of a GPU."""
+    lanes, rows, columns = 4096, 10_000, 105
+    table = jax.ShapeDtypeStruct((lanes, rows, columns), np.float32)
+    at = jax.ShapeDtypeStruct((lanes,), np.int32)
+    new = jax.ShapeDtypeStruct((lanes, columns), np.float32)
+    assert jax.eval_shape(jax.vmap(vectorize.set_row), table, at, new).shape == table.shape
+    monkeypatch.setattr(vectorize.lanes, "MOST_ENTRIES", 1)
+    test_rows()
+
+
 @pytest.mark.parametrize("axes", [(None, 0), (0, None)])
 def test_rows_of_what_is_not_mapped(axes):
     table = random(7, 4) if axes[0] is None else random(3, 7, 4)

@@ -1,7 +1,7 @@
 """Compiled programs: how they are compiled, and which of them are kept.
 
-A program is compiled in full, or quickly: without XLA's newer emitters of fused loops and with
-little optimisation of machine code, in half the time. The bits are the same. Without the emitters
+A program is compiled in full, or quickly: on CPUs without XLA's newer emitters of fused loops and
+with little optimisation of machine code, in half the time. The bits are the same. Without the emitters
 updates in place are not vectorised: agents that plan in the mean model decide two to three times as
 slowly, tree searches as fast (`benchmarks/compiler.py`). So times of the two are not compared.
 
@@ -58,6 +58,17 @@ QUICKLY: dict[str, str | bool] = {
 # Q(λ) on CartPole decides in half the time, e-Greedy on GC of 30 states in two thirds; the bits are
 # the same.
 ALONE = {"xla_cpu_scheduler_type": "CPU_SCHEDULER_TYPE_MEMORY_OPTIMIZED"}
+
+# On a GPU loops and branches are recorded in graphs, too, besides what XLA records by default: the
+# host neither launches their kernels nor decides whether a loop goes on. With 512 lanes on an H100
+# agents decide 1.3 to 2.5 times as fast, and the bits are the same (`benchmarks/gpu.py`).
+ON_GPU: dict[str, str | bool] = {
+    "xla_gpu_enable_command_buffer": "FUSION,CUBLAS,CUBLASLT,CUSTOM_CALL,CUDNN,"
+    "DYNAMIC_SLICE_FUSION,CONDITIONAL,WHILE",
+    "xla_gpu_graph_min_graph_size": "1",
+}
+
+GPU = ("gpu", "cuda")  # platforms
 
 Effort = Literal["full", "quick"]
 
@@ -137,10 +148,10 @@ def waiting_while(check: Callable[[], Any]) -> Iterator[None]:
 
 
 def options_name(platform: str) -> str:
-    """Return what results are marked with whose times may be compared: `full`, `quick`, or "" for
-    accelerators, which have no such options.
+    """Return what results are marked with whose times may be compared: `full`, `quick`, or "" where
+    there are no such options.
     """
-    return present_effort() if platform == "cpu" else ""
+    return present_effort() if platform == "cpu" or platform in GPU else ""
 
 
 def compile_together(*tasks: Callable[[], Program] | None) -> tuple[list[Any], float]:
@@ -334,10 +345,12 @@ def forget_when_crowded() -> bool:
 def options(
     platform: str, effort: Effort = "full", *, alone: bool = False
 ) -> dict[str, str | bool]:
-    """Return the options for the compiler: those for CPUs that this version of XLA has."""
-    if platform != "cpu":
-        return {}
-    wanted = ON_CPU | (QUICKLY if effort == "quick" else {}) | (ALONE if alone else {})
+    """Return the options for the compiler that this version of XLA has."""
+    wanted: dict[str, str | bool] = {}
+    if platform == "cpu":
+        wanted = ON_CPU | (QUICKLY if effort == "quick" else {}) | (ALONE if alone else {})
+    elif platform in GPU and effort == "full":
+        wanted = ON_GPU
     return {name: value for name, value in wanted.items() if known(name, value)}
 
 

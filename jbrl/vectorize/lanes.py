@@ -12,6 +12,8 @@ from jax.custom_batching import custom_vmap
 
 from jbrl.vectorize.loops import all_true, for_all, merge, split, to_first, to_last
 
+MOST_ENTRIES = 2**31 - 1  # of a flat array that is indexed
+
 
 def prevent_fusion(value: Array) -> Array:
     """Return `value`, float, computed once and stored, instead of anew inside each operation that
@@ -71,9 +73,11 @@ def _(size: int, batched: list[bool], table: Array, rows: Array) -> tuple[Any, .
 @custom_vmap
 def _set_rows(table: Array, rows: Array, new: Array) -> Array:
     """Return `table` [R, C] with the distinct rows `rows` [K] replaced by `new` [K, C]; on flat
-    arrays, where scatters are cheapest.
+    arrays, where scatters are cheapest, unless they have more entries than 32 bits can count.
     """
     columns = table.shape[1]
+    if table.size > MOST_ENTRIES:
+        return table.at[rows].set(new, mode="promise_in_bounds", unique_indices=True)
     where = rows[:, None] * columns + jnp.arange(columns, dtype=rows.dtype)[None, :]
     flat = table.reshape(-1).at[where.reshape(-1)]
     new = flat.set(new.reshape(-1), mode="promise_in_bounds", unique_indices=True)

@@ -186,7 +186,8 @@ def test_the_effort_holds_within_its_block(monkeypatch):
     assert compilation.options_name("cpu") == "full"
     with pytest.raises(KeyError), compilation.compiling("quick"):
         assert compilation.options_name("cpu") == "quick"
-        assert compilation.options_name("gpu") == ""
+        assert compilation.options_name("gpu") == "quick"
+        assert compilation.options_name("tpu") == ""
         with compilation.compiling(None):
             assert compilation.options_name("cpu") == "quick"
         raise KeyError

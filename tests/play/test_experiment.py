@@ -243,7 +243,8 @@ def test_options_that_the_compiler_does_not_have_are_left_out():
         assert compilation.options("cpu", "quick") == everything
     assert compilation.options("cpu").items() <= compilation.ON_CPU.items()
     assert compilation.options("cpu", "quick").items() <= everything.items()
-    assert compilation.options("gpu") == compilation.options("gpu", "quick") == {}
+    assert compilation.options("gpu") == compilation.options("cuda") == compilation.ON_GPU
+    assert compilation.options("gpu", "quick") == compilation.options("tpu") == {}
     assert not compilation.known("xla_cpu_of_another_time", "")
 
 
