@@ -165,7 +165,9 @@ def sweep(
     new = np.full_like(value, -np.inf)
     for x, certain in enumerate(model.certain):
         for row in certain:
-            np.maximum(new[x], row.reward + discount * value[row.successor], out=new[x])
+            # an array also where it is one number, since all rows are certain
+            so_far = new[x, ...]
+            np.maximum(so_far, row.reward + discount * value[row.successor], out=so_far)
     for number, block in enumerate(model.blocks):
         if number in without:
             continue

@@ -22,7 +22,8 @@ THREE = (
     np.arange(27).reshape(3, 3, 3) % 4 * 1.0,
 )
 THREE[1][0, 1] = THREE[1][0, 0]
-CASES = PRIORS | {"three": THREE}
+KNOWN = (np.array([[[1, 0], [0, 1]], [[1, 0], [1, 0]]]), np.arange(8).reshape(2, 2, 2) % 3 * 1.0)
+CASES = PRIORS | {"three": THREE, "known": KNOWN}
 
 
 def strategy(two, horizon=HORIZON, discount=DISCOUNT, **parameters) -> LookAheadStrategy:
