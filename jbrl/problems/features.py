@@ -116,7 +116,9 @@ def problem_features(
         random=random,
         mean_model=mean_model,
         clairvoyant=clairvoyant,
-        information=_share(clairvoyant - mean_model, clairvoyant - random),
+        information=_share(
+            clairvoyant - mean_model, clairvoyant - random, max(abs(clairvoyant), abs(random))
+        ),
     )
 
 
@@ -191,12 +193,13 @@ def _gap(q: Numbers) -> float:
     ordered = np.sort(q, -1)
     spread = q.max(axis=(1, 2)) - q.min(axis=(1, 2))
     gaps = (ordered[..., -1] - ordered[..., -2]).mean(-1)
-    return float(np.mean([_share(gap, width) for gap, width in zip(gaps, spread, strict=True)]))
+    sizes = np.abs(q).max(axis=(1, 2))
+    return float(np.mean([_share(*one) for one in zip(gaps, spread, sizes, strict=True)]))
 
 
-def _share(part: float, whole: float) -> float:
-    """Return a share of what is greater than rounding, else 0."""
-    return float(part / whole) if whole > 1e-9 * max(1.0, abs(part)) else 0.0
+def _share(part: float, whole: float, size: float) -> float:
+    """Return a share of what is greater than the rounding of values of that size, else 0."""
+    return float(part / whole) if whole > 1e-9 * size else 0.0
 
 
 TOLERATED = 0.01  # share of the possible gain that ties may cost without a warning

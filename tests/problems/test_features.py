@@ -40,6 +40,16 @@ def test_a_known_mdp() -> None:
     assert found.gap == pytest.approx(1 / 2)
 
 
+@pytest.mark.parametrize("unit", [2.0**-90, 2.0**90])
+def test_shares_do_not_depend_on_the_unit_of_rewards(unit: float) -> None:
+    weights, rewards = np.ones((2, 2, 2)), np.arange(8).reshape(2, 2, 2) % 3
+    one, other = (jbrl.problem_features(made(weights, rewards * u)) for u in (1, unit))
+    assert (other.gap, other.information) == pytest.approx((one.gap, one.information))
+    assert min(one.gap, one.information) > 0.01
+    level = jbrl.problem_features(made(np.add(weights, [1, 0]), np.full((2, 2, 2), unit)))
+    assert (level.gap, level.information) == (0, 0)
+
+
 def test_steps_to_the_farthest_state_are_those_of_the_quickest_way() -> None:
     """By the second action the other state is met with probability 1/4: four steps on average."""
     often, seldom = [1e6, 1e3], [3e6, 1e6]
