@@ -211,13 +211,13 @@ def _mean_value(layers: Layers, discount: float, left: int, cell: Cell) -> np.nd
         tail = [1] * axis + [-1] + [1] * (len(shape) - axis - 1)
         rows.append(predictive.reshape(*predictive.shape[:2], *tail))
     value = np.zeros((model.n_states, *shape))
-    for _ in range(min(left, MOST_SWEEPS)):
+    for further in reversed(range(left - min(left, MOST_SWEEPS), left)):
         new = sweep(model, tuple(rows), discount, value)
         change = new - value
         least, most = change.min(), change.max()
         value = new
         if most - least <= PRECISION * (1 - discount) * np.abs(value).max():
-            # The same change at each further sweep: MacQueen 1966.
-            value += discount / (1 - discount) * (most + least) / 2
+            # The same change at each further sweep, discounted: MacQueen 1966.
+            value += discount * (1 - discount**further) / (1 - discount) * (most + least) / 2
             break
     return value[cell.state]

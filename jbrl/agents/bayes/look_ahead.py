@@ -116,6 +116,7 @@ class LookAheadAgent(OfflineSearch, Agent[None, None]):
     beta: float = parameter(0.0, "weight of the bonus afterwards", low=0.0)
 
     requires = BAYESIAN
+    version = 2
 
     def search(
         self, seed: int, prior: DirichletPrior, trials: Trials, before: Findings | None
