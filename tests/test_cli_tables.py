@@ -53,6 +53,12 @@ def test_long_texts_continue_on_the_next_line():
     assert [line.split()[-1] for line in lines[:2]] == ["mean", "1.5"]
 
 
+def test_what_is_absent_is_a_dash_and_a_name_is_none():
+    table = pd.DataFrame({"algorithm": ["nan", "None", None], "mean": [1.5, float("nan"), 2]})
+    found = [line.split() for line in _aligned(table)[1:]]
+    assert found == [["nan", "1.5"], ["None", "–"], ["–", "2"]]
+
+
 def test_parameters_become_columns():
     table = pd.DataFrame(
         {

@@ -256,7 +256,9 @@ def _texts(name: Any, values: "pd.Series") -> list[str]:
             text = seconds_text(value)
         else:
             text = f"{value:.4g}" if isinstance(value, float) else str(value)
-        texts.append(ABSENT if text in ("nan", "None") else text)
+        # a name may be nan or None
+        is_absent = text in ("nan", "None") and not isinstance(value, str)
+        texts.append(ABSENT if is_absent else text)
     return texts
 
 
