@@ -114,16 +114,19 @@ class ProblemEnv(gymnasium.Env):
         words = self.np_random.integers(0, 2**32, 2, np.uint32)
         self._key, self._count = jax.random.wrap_key_data(jnp.asarray(words)), 0
         observation, self._state, info = _reset(self._rules, self._key, self._environment)
+        self._over = False
         return self._shown(observation), _floats(info)
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
         """Take one action.
 
         Raises:
-          JbrlError: an action out of range, or no episode has begun.
+          JbrlError: an action out of range, no episode has begun, or it has ended.
         """
         if self._state is None:
             raise JbrlError("step before reset: expected reset() first")
+        if self._over:
+            raise JbrlError("the episode has ended: expected reset() first")
         if not self.action_space.contains(action):
             raise JbrlError(
                 f"action = {shown(action)}: expected an integer from 0 to "
@@ -135,6 +138,7 @@ class ProblemEnv(gymnasium.Env):
         )
         self._state = taken.state
         ends = bool(taken.terminated), bool(taken.truncated)
+        self._over = any(ends)
         return self._shown(taken.observation), float(taken.reward), *ends, _floats(info)
 
     def _shown(self, observation: Any) -> Any:

@@ -132,6 +132,12 @@ def test_bad_use_is_refused_in_a_sentence():
     env.reset(seed=0)
     with pytest.raises(JbrlError, match="action = 3: expected an integer from 0 to 2"):
         env.step(3)
+    short = jbrl.gymnasium.make("GC", max_steps=1)
+    for _ in range(2):
+        short.reset(seed=0)
+        assert short.step(0)[3]
+        with pytest.raises(JbrlError, match="the episode has ended: expected reset"):
+            short.step(0)
     envs = jbrl.gymnasium.make_vec("GC", 2)
     envs.reset(seed=0)
     with pytest.raises(JbrlError, match="expected 2 integers from 0 to 2"):
