@@ -20,6 +20,7 @@ registers of this process.
 
 import dataclasses
 import hashlib
+import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -30,7 +31,7 @@ import numpy as np
 from jbrl.agents.complete import is_oracle, plain_parameters
 from jbrl.agents.registry import find_agent, registered_name, shown_name
 from jbrl.base import notebook
-from jbrl.base.errors import JbrlError, as_path, check_count, shown
+from jbrl.base.errors import JbrlError, JbrlWarning, as_path, check_count, shown
 from jbrl.base.files import naming, write_whole
 from jbrl.base.plugins import is_outside, source_digest
 from jbrl.environments.spec import Box, Episodes, Lifetime, OneHot, Steps
@@ -425,13 +426,23 @@ def of_unit(folder: str | Path, unit: str, progress: Progress | None = None) -> 
       unit: its label, a regular expression that matches this label alone, or the beginning of
         its id.
 
+    Warns of a unit that another version of its agent or problem has played.
+
     Raises:
       JbrlError: not exactly one unit fits, or the study names what is not found here.
     """
     archived = Archive.is_one(folder)
     store = Archive(folder) if archived else Store(folder)
-    study = recorded_study(store.manifest(), str(folder))
+    manifest = store.manifest()
+    study = recorded_study(manifest, str(folder))
     found = _the_unit(study.units, unit)
+    if found.id not in {listed["id"] for listed in manifest["units"]}:
+        warnings.warn(
+            f"{folder}: '{found.label}' was played there by another version of its agent or "
+            "problem: this policy is of the version here, which may score differently",
+            JbrlWarning,
+            stacklevel=2,
+        )
     with compilation.compiling(study.settings.compile):
         checkpoint, read = None, False
         if found.knowledge_id and isinstance(store, Store):

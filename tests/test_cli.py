@@ -127,14 +127,20 @@ def test_scores_are_the_statistics_of_the_returns(out: Path) -> None:
         )
 
 
-def test_a_policy_is_taken_from_a_study(out: Path, tmp_path: Path) -> None:
-    result = call("policy", out, r"GC/e-Greedy\(epsilon=0.5\) seed 1", "--to", tmp_path / "policy")
+def test_a_policy_is_taken_from_a_study(out: Path, tmp_path: Path, monkeypatch) -> None:
+    unit = r"GC/e-Greedy\(epsilon=0.5\) seed 1"
+    result = call("policy", out, unit, "--to", tmp_path / "policy")
     assert result.exit_code == 0 and "e-Greedy for GC; learned again from seed 1" in result.stdout
+    assert "another version" not in result.stderr
     assert jbrl.load_policy(tmp_path / "policy").seed == 1
     result = call("policy", out, "[")
     assert result.exit_code == 2 and "error: unit '[': not a regular" in result.stderr
     result = call("policy", out, "seed 1")
     assert result.exit_code == 2 and "expected one of them" in result.stderr
+    monkeypatch.setattr(jbrl.agents.EpsilonGreedy, "version", 99)
+    result = call("policy", out, unit, "--to", tmp_path / "newer")
+    assert result.exit_code == 0
+    assert "played there by another version of its agent or problem" in result.stderr
 
 
 def test_other_formats_hold_the_same(out: Path) -> None:
