@@ -11,7 +11,7 @@ import numpy as np
 from jax import Array
 
 from jbrl.agents.registry import AGENTS, registered_name
-from jbrl.base.errors import JbrlError
+from jbrl.base.errors import JbrlError, bytes_text
 from jbrl.mdp.dirichlet import has_unit_concentrations
 from jbrl.play import batching, compilation
 from jbrl.play.timing import since
@@ -77,6 +77,12 @@ class Trials:
     def compile_round(self, fn: Callable[[Any], Any], example: Any) -> Callable[[Any], Any]:
         device = self._devices[0]
         program = compilation.compile_once(fn, jax.device_put(example, device))
+        if self._memory and program.bytes > self._memory:
+            raise JbrlError(
+                f"a round of training takes {bytes_text(program.bytes)}: expected at most "
+                f"{bytes_text(self._memory)}, the memory that may be used (--memory); a smaller "
+                "network or batch takes less"
+            )
         return lambda arguments: program.call(jax.device_put(arguments, device))
 
     def compile(self, examples: Sequence[Agent], wanted: int) -> None:

@@ -331,6 +331,9 @@ class Trials(Protocol):
         Args:
           fn: a function of the module level.
           example: an argument, pytree of arrays.
+
+        Raises:
+          JbrlError: by the compiler's count it takes more than `memory`.
         """
 
 
@@ -393,6 +396,10 @@ class OfflineSearch:
         strategies does.
         """
         return None
+
+    def search_bytes(self, prior: Any) -> int:
+        """Return about how many bytes the search takes, beside those of trying strategies."""
+        return 0
 
     def arms(self, findings: Findings) -> dict[str, np.ndarray]:
         """Return what was tried, a table of N rows: `strategy` (text), `pulls`, `mean` and `std` of

@@ -137,20 +137,24 @@ def memory_bytes(agent: Agent, protocol: Protocol, lanes: int) -> int:
 
 
 def bytes_at_once(unit: Unit, n: int, factor: float, resources: Resources) -> float:
-    """Estimate the bytes on all devices of playing a unit, beside others of its program.
+    """Estimate the bytes on all devices of playing a unit, beside others of its program, or of its
+    training, where this takes more.
 
     Args:
       n: lifetimes of all that are played beside it, its own included.
       factor: measured bytes of a call, for one of `memory_bytes`.
     """
     agent, protocol, devices = unit.agent, unit.protocol, resources.devices
+    search = 0
+    if isinstance(agent, OfflineSearch):
+        search = agent.search_bytes(protocol.agent_prior())
     if not protocol.in_blocks:
         lanes = lanes_per_device(agent, protocol.n_environments, devices)
-        return factor * memory_bytes(agent, protocol, lanes) * len(devices)
+        return max(search, factor * memory_bytes(agent, protocol, lanes) * len(devices))
     state = lane_bytes(agent, protocol)
     found = layout(agent, protocol, state, n, resources)
     call = factor * memory_bytes(agent, protocol, found.width * found.groups)
-    return max(call * found.devices, COPIES * state * found.lanes)
+    return max(search, call * found.devices, COPIES * state * found.lanes)
 
 
 def compile_seconds(agent: Agent, protocol: Protocol) -> float:

@@ -136,6 +136,12 @@ def test_programs_and_searches_are_counted_once(tmp_path):
     assert [c.compiling > 0 for c in costs(environments, tmp_path)] == [True, False, True, True]
 
 
+def test_a_training_is_part_of_the_memory(tmp_path):
+    unit = units({"algorithm": "BeliefPPO", "batch": 8192})[0]
+    (estimate,) = Calibration(folder=tmp_path).estimates([unit]).values()
+    assert estimate.bytes == unit.agent.search_bytes(unit.protocol.agent_prior()) > 2**28
+
+
 def test_programs_that_search_or_train_take_longer_to_compile():
     plain, searching = units({"algorithm": "BEB"}, {"algorithm": "OPPS-DS"})[:2]
     in_blocks, deep = (in_episodes(name, "MountainCar")[0] for name in ("Random", "DQN"))

@@ -32,6 +32,7 @@ KINDS = ("belief", "values", "both", "mean", "mean and belief", "history")
 BELIEF = ("belief", "both", "mean and belief")  # kinds that see means and numbers of observations
 COUNTED = (*BELIEF, "history")  # kinds that count transitions
 MODELS = {"values": 3, "both": 3, "mean": 1, "mean and belief": 1}  # of Q0, Q1, Q2, that they see
+ROW_COPIES, PLAN_COPIES = 3, 2  # of uncertain rows, and of a model with its plan, in training
 DRAWN_OUT = 10.0  # factor of differences of action values, which are small beside the values
 
 
@@ -112,6 +113,16 @@ def number_of_inputs(prior: DirichletPrior, kind: str) -> int:
     """Return the number of inputs of a kind; on the host, and without values of models."""
     rows = rows_of(prior)
     return _size(kind, prior.mdps.n_states, prior.mdps.n_actions, *rows.concentrations.shape)
+
+
+def group_bytes(prior: DirichletPrior, kind: str, width: int) -> int:
+    """Return about how many bytes the MDPs of `width` lifetimes take, and the plans of models that
+    a kind of inputs has. On the host.
+    """
+    n_states = prior.mdps.n_states
+    rows = ROW_COPIES * rows_of(prior).concentrations.size
+    plan = PLAN_COPIES * (prior.mdps.concentrations.size + n_states * n_states)
+    return 4 * width * (rows + MODELS.get(kind, 0) * plan)
 
 
 def _size(kind: str, n_states: int, n_actions: int, n_rows: int, width: int) -> int:

@@ -14,7 +14,7 @@ from jax import Array, lax
 from jbrl.agents.prior_trained import belief_policy, rounds
 from jbrl.agents.prior_trained.lifetimes import dirichlet_lifetimes, draw_numbers, draw_thresholds
 from jbrl.agents.prior_trained.networks import Dense
-from jbrl.agents.prior_trained.trained import Lesson, TrainedOnPrior
+from jbrl.agents.prior_trained.trained import WIDTH, Lesson, TrainedOnPrior
 from jbrl.agents.registry import register_agent
 from jbrl.base.parameters import parameter
 from jbrl.mdp.sampling import stream
@@ -51,17 +51,22 @@ class BeliefPPO(rounds.PPOParameters, TrainedOnPrior):
     def lesson(self, prior: DirichletPrior) -> Lesson:
         horizon = self.training_horizon(prior)
         inputs = belief_policy.belief_inputs(prior, self.inputs, horizon)
-        network = self._network(prior)
+        network = self.network(prior)
         reward = jnp.float32(belief_policy.greatest_reward(prior))
         return Lesson(
             play_and_learn,
             (self.settings(prior, network, float(prior.discount)), (inputs, prior, reward)),
-            8 * self.batch * horizon * (inputs.size + 8),
+            self.round_bytes(prior),
             lambda key: rounds.begin(network, key),
             belief_policy.known_arrays(inputs, network),
         )
 
-    def _network(self, prior: DirichletPrior) -> Dense:
+    def round_bytes(self, prior: DirichletPrior) -> int:
+        size = belief_policy.number_of_inputs(prior, self.inputs)
+        played = 8 * self.batch * self.training_horizon(prior) * (size + 8)
+        return played + belief_policy.group_bytes(prior, self.inputs, min(WIDTH, self.batch))
+
+    def network(self, prior: DirichletPrior) -> Dense:
         hidden = (self.hidden_width,) * self.hidden_layers
         return Dense(
             (belief_policy.number_of_inputs(prior, self.inputs), *hidden, prior.mdps.n_actions + 1)
@@ -71,7 +76,7 @@ class BeliefPPO(rounds.PPOParameters, TrainedOnPrior):
         return belief_policy.policy_of(weights)
 
     def decision_seconds(self, prior: DirichletPrior) -> float:
-        return 3e-7 + PARAMETER_SECONDS * self._network(prior).parameters * (1 + self.epochs) / 2
+        return 3e-7 + PARAMETER_SECONDS * self.network(prior).parameters * (1 + self.epochs) / 2
 
 
 def play_and_learn(

@@ -23,7 +23,7 @@ from jbrl.agents.prior_trained.lifetimes import (
     play,
 )
 from jbrl.agents.prior_trained.networks import Attention, Dense
-from jbrl.agents.prior_trained.trained import Lesson, TrainedOnPrior, budget_parameter
+from jbrl.agents.prior_trained.trained import WIDTH, Lesson, TrainedOnPrior, budget_parameter
 from jbrl.agents.registry import register_agent
 from jbrl.base.errors import JbrlError
 from jbrl.base.parameters import parameter
@@ -83,10 +83,16 @@ class Imitator(TrainedOnPrior):
         return Lesson(
             play_and_imitate,
             (settings, (inputs, prior)),
-            8 * self.round_size() * horizon * (inputs.size + prior.mdps.n_actions + 2),
+            self.round_bytes(prior),
             lambda key: rounds.begin(network, key, self.first_scale),
             belief_policy.known_arrays(inputs, network),
         )
+
+    def round_bytes(self, prior: DirichletPrior) -> int:
+        numbers = belief_policy.number_of_inputs(prior, self.inputs) + prior.mdps.n_actions + 2
+        played = 8 * self.round_size() * self.training_horizon(prior) * numbers
+        width = min(WIDTH, self.round_size())
+        return played + belief_policy.group_bytes(prior, self.inputs, width)
 
     def trained(self, weights: dict[str, npt.NDArray[Any]]) -> Agent:
         return belief_policy.policy_of(weights, sample=self.sample)

@@ -33,6 +33,7 @@ from jbrl.rollout.contract import Agent, MadeOfWeights, Transition
 
 UNDISCOUNTED = 0.99  # discount that stands in for 1
 EPISODES_HORIZON = 256  # decisions of a lifetime of episodes, in training
+TABLES = 5  # of [S, A, S], that an MDP takes as it is drawn and played
 PARAMETER_SECONDS = 2e-10  # of a decision in training, for each parameter and pass
 
 
@@ -197,14 +198,13 @@ class RL2(rounds.PPOParameters, trained.TrainedOnPrior):
             )
 
     def lesson(self, prior: Prior) -> trained.Lesson:
-        horizon, criterion = self.training_horizon(prior), float(prior.discount)
+        criterion = float(prior.discount)
         discount = self.discount or (criterion if criterion < 1 else UNDISCOUNTED)
-        network, reward_scale = self._network(prior), jnp.float32(_reward_scale(prior))
-        unrolled = self.batch // self.minibatches * 8 * self.units
+        network, reward_scale = self.network(prior), jnp.float32(_reward_scale(prior))
         return trained.Lesson(
             remember_and_learn,
             (self.settings(prior, network, discount), (prior, reward_scale)),
-            4 * horizon * (2 * self.batch * (network.inputs + 8) + unrolled),
+            self.round_bytes(prior),
             lambda key: rounds.begin(network, key),
             {
                 "reward_scale": np.array(reward_scale),
@@ -212,7 +212,14 @@ class RL2(rounds.PPOParameters, trained.TrainedOnPrior):
             },
         )
 
-    def _network(self, prior: Prior) -> Gru:
+    def round_bytes(self, prior: Prior) -> int:
+        unrolled = self.batch // self.minibatches * 8 * self.units
+        steps = 2 * self.batch * (input_size(prior.spec) + 8) + unrolled
+        numbers = prior.mdps.concentrations.size if isinstance(prior, DirichletPrior) else 0
+        width = min(trained.WIDTH, self.batch)
+        return 4 * (self.training_horizon(prior) * steps + TABLES * width * numbers)
+
+    def network(self, prior: Prior) -> Gru:
         return Gru(input_size(prior.spec), self.units, prior.spec.actions.n + 1)
 
     def training_horizon(self, prior: Prior) -> int:
@@ -226,7 +233,7 @@ class RL2(rounds.PPOParameters, trained.TrainedOnPrior):
         return RecurrentPolicy(arrays["parameters"], arrays["reward_scale"], network, self.sample)
 
     def decision_seconds(self, prior: Prior) -> float:
-        return 5e-7 + PARAMETER_SECONDS * self._network(prior).parameters * (1 + self.epochs)
+        return 5e-7 + PARAMETER_SECONDS * self.network(prior).parameters * (1 + self.epochs)
 
 
 def _reward_scale(prior: Prior) -> float:

@@ -83,7 +83,7 @@ class Lesson:
     @property
     def memory(self) -> int:
         """Bytes that training takes, what a round plays and the learner."""
-        return self.bytes + 4 * COPIES * self.parameters
+        return _memory(self.bytes, self.parameters)
 
 
 @record
@@ -161,6 +161,19 @@ class TrainedOnPrior(OfflineSearch, Agent[None, None]):
         size = self.round_size()
         decisions = math.ceil(self.budget / size) * size * self.training_horizon(prior)
         return min(decisions * self.decision_seconds(prior), self.seconds or math.inf)
+
+    def network(self, prior: Any) -> FlatNetwork:
+        """Return the network that is trained."""
+        raise NotImplementedError(f"{type(self).__name__} has no method network")
+
+    def round_bytes(self, prior: Any) -> int:
+        """Return about how many bytes a round plays: the steps, and the MDPs of a group. On the
+        host.
+        """
+        raise NotImplementedError(f"{type(self).__name__} has no method round_bytes")
+
+    def search_bytes(self, prior: Any) -> int:
+        return _memory(self.round_bytes(prior), self.network(prior).parameters)
 
     def search(
         self, seed: int, prior: Any, trials: Trials, before: Findings | None
@@ -262,6 +275,11 @@ class TrainedOnPrior(OfflineSearch, Agent[None, None]):
             "discarded": np.zeros(len(parts), bool),
             "chosen": np.arange(len(parts)) == len(parts) - 1,
         }
+
+
+def _memory(played: int, parameters: int) -> int:
+    """Return the bytes of a training, by those that a round plays."""
+    return played + 4 * COPIES * parameters
 
 
 def named(tree: Any, prefix: str) -> dict[str, npt.NDArray[Any]]:

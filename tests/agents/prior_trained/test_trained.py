@@ -340,6 +340,25 @@ def test_networks_that_do_not_fit_are_refused_before_they_are_made(agent):
         next(agent.search(0, prior, limited, None))
 
 
+@pytest.mark.parametrize(("agent", "measured"), [(ANN(), 180.8), (RL2(), 218.6)])
+def test_mdps_of_a_group_are_part_of_the_memory_of_a_training(agent, measured):
+    """Megabytes of the compiled round, by the compiler, with 100 states and four actions."""
+    mdps = DirichletMDPs(jnp.ones((100, 4, 100)), jnp.ones((100, 4, 100)), jnp.int32(0))
+    prior = DirichletPrior(mdps, jnp.float32(0.95), 250)
+    assert 1 < agent.search_bytes(prior) / (measured * 1e6) < 1.3
+    assert agent.search_bytes(prior) == agent.lesson(prior).memory
+
+
+def test_a_round_that_does_not_fit_by_the_count_of_the_compiler_is_refused():
+    limited = Trials(bandit_like(), DISCOUNT, KEY, jax.devices()[:1], memory=7000)
+    with pytest.raises(
+        JbrlError,
+        match=r"^a round of training takes 7.81 KiB: expected at most 6.84 KiB, the memory that "
+        r"may be used \(--memory\); a smaller network or batch takes less$",
+    ):
+        limited.compile_round(jnp.negative, jnp.zeros(1000))
+
+
 @pytest.mark.parametrize(
     ("budget", "batch", "size"),
     [
