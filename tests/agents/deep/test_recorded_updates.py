@@ -64,11 +64,8 @@ def test_the_original_updates_alike(agent):
 
 
 VARIANTS = {
-    "recurrent": {"recurrent": True, "entropy_cost": 0.1},
-    "default": {},
-    "entropy": {"entropy_cost": 0.3, "discount": 0.5, "trace_decay": 0.2},
-    "TF": {"value_cost": 0.5, "sum_losses": True, "final_activation": True},
     "TF, recurrent": {
+        "entropy_cost": 0.1,
         "value_cost": 0.5,
         "sum_losses": True,
         "final_activation": True,
@@ -76,6 +73,10 @@ VARIANTS = {
         "recurrent": True,
         "max_gradient_norm": 0.5,
     },
+    "recurrent": {"recurrent": True, "entropy_cost": 0.1},
+    "default": {},
+    "entropy": {"entropy_cost": 0.3, "discount": 0.5, "trace_decay": 0.2},
+    "TF": {"value_cost": 0.5, "sum_losses": True, "final_activation": True},
 }
 
 
