@@ -275,8 +275,14 @@ def test_an_environment_that_leaves_is_refused():
 
 
 @pytest.mark.parametrize(("name", "lifetime"), [("GC", STEPS), ("Chain", EPISODES)])
-def test_nan_in_what_is_learned_is_a_fault(name, lifetime):
+def test_nan_in_what_is_learned_is_a_fault_and_a_finite_mdp_never_ends(name, lifetime):
+    def last(self, key, state, transition):
+        return jnp.where(transition.terminated | transition.truncated, jnp.nan, state)
+
     unsound = record(type("Unsound", (Sums,), {"train": lambda self, key, prior: jnp.nan}))()
     problem = jbrl.problem(name)
     simulated = jbrl.simulate(unsound, problem, problem.key(0), lifetime=lifetime)
     assert simulated.fault != 0 and np.isnan(simulated.scores(problem))
+    ending = record(type("Ending", (Sums,), {"observe": last}))()
+    simulated = jbrl.simulate(ending, problem, problem.key(0), lifetime=lifetime)
+    assert bool(simulated.fault) == (name == "Chain")
