@@ -95,7 +95,7 @@ def test_mapped_columns_parquet_and_restriction(table, tmp_path):
     ).to_parquet(other)
     mapped = "--algorithm-column agent --algorithm-column kind --environment-column task"
     mapped = (*mapped.split(), "--score-column", "return")
-    tables = tables_of(other, *mapped, "--algorithms", "A2 x,A0 x", "--environments", "E1")
+    tables = tables_of(other, *mapped, "--algorithms", "A2 x, A0 x", "--environments", "E1")
     assert [row["algorithm"] for row in tables["environments"]] == ["A0 x", "A2 x"]
     plain = tables_of(table, "--algorithms", "A2,A0", "--environments", "E1")
     for one, other in zip(plain["aggregate"], tables["aggregate"], strict=True):

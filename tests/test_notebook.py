@@ -58,6 +58,7 @@ def test_what_was_played_is_told_without_its_arrays():
     )
     page = found._repr_html_()
     assert "<td>mean 2.5</td>" in page and page.count("<rect") == notebook.BINS
+    assert page.count('y="0.0" width="9.0" height="70.0"/>') == 20  # of 17 returns, not of 16
     assert "standard error" not in repr(played([1.0]))
 
 

@@ -100,6 +100,8 @@ def test_what_was_found_plays_again(results):
     found = results.learned("one", algorithm)
     assert len(repr(found)) < 300 and repr(found).startswith("<Learned: ")
     assert algorithm == "BeliefPPO" or found.strategy == Formula("Q0/Q2")
+    known = results.learned_on(jbrl.problem("GC").digest).values()
+    assert [repr(one) for one in known] == [repr(found)]
     played = jbrl.play(found.strategy, prior="GC", n_environments=5, horizon=60)
     np.testing.assert_array_equal(
         played.returns, results.returns.query("experiment == 'one'")["score"]

@@ -53,7 +53,9 @@ def test_the_page_has_every_figure_and_loads_nothing(report):
     ids = [a["id"] for _, a in page.elements if "id" in a]
     wanted = ["radar", "tags", "bars"]
     wanted += [f"{name}-{kind}" for name, kinds in DETAILS.items() for kind in kinds]
-    assert set(wanted) <= set(ids) and len(ids) == len(set(ids))
+    drawn = [f"tags-tag-{k}-{tag}" for k in "01" for tag in TAGS]
+    drawn += [f"{name}-score-score-{k}" for name in DETAILS for k in "01"]
+    assert {*wanted, *drawn} <= set(ids) and len(ids) == len(set(ids))
     assert not [tag for tag, a in page.elements if a.get("src") or tag == "link"]
     for link in (a["href"] for tag, a in page.elements if tag == "a"):
         target = link.removeprefix("#")
