@@ -129,13 +129,12 @@ def test_non_negative_is_the_loop(prepared, kfold):
 @pytest.mark.parametrize(
     ("search_options", "folds", "looped"),
     [
-        ({"force_in": ("C",)}, Folds(K), LOOPED),
+        ({"force_in": ("C",)}, Folds(K, seed=5, repeats=2), (K, 5, 2, None, False)),
         ({"force_in": ("C",), "intercept": True}, Folds(K), LOOPED),
         ({"force_in": ("C",), "non_negative": True}, Folds(K), LOOPED),
-        ({}, Folds(K, seed=5, repeats=2), (K, 5, 2, None, False)),
-        ({}, Folds(K, pooled=True), (K, 1982, 1, None, True)),
+        ({}, Folds(K, seed=5, repeats=2, pooled=True), (K, 5, 2, None, True)),
     ],
-    ids=["forced", "forced, intercept", "forced, non-negative", "repeats", "pooled"],
+    ids=["forced, repeats", "forced, intercept", "forced, non-negative", "pooled, repeats"],
 )
 def test_options_are_the_loop(search_options, folds, looped):
     chosen = Search(2, "kfold", folds, min_rows=6, **search_options)
@@ -143,11 +142,11 @@ def test_options_are_the_loop(search_options, folds, looped):
 
 
 def test_grouped_folds_hold_out_whole_groups():
-    folds = Folds(K, groups=GROUPS)
+    folds = Folds(K, groups=GROUPS, pooled=True)
     assigned = folds.of_rows(np.arange(18))[0]
     assert all(len(set(assigned[np.array(GROUPS) == group])) == 1 for group in GROUPS)
     chosen = Search(2, "kfold", folds, min_rows=6)
-    agrees(prepared_of(matrix(4, holes=0.1)), chosen, (K, 1982, 1, assigned, False))
+    agrees(prepared_of(matrix(4, holes=0.1)), chosen, (K, 1982, 1, assigned, True))
 
 
 @pytest.mark.parametrize(
