@@ -13,6 +13,7 @@ from jbrl.base.errors import JbrlError
 from jbrl.mdp.dirichlet import distribution
 from jbrl.mdp.gittins import Arm
 from jbrl.problems.prior import DirichletPrior
+from jbrl.rollout.contract import check_requirements
 from jbrl.rollout.steps import discounted
 from tests.reference.trajectories import KEY, draw_all, play_all, prior_of, transition
 
@@ -74,6 +75,7 @@ def test_any_state_may_be_that_of_the_bandit(first):
         np.roll(array, first, (0, 2)) for array in (known.concentrations, known.rewards)
     )
     prior = DirichletPrior(distribution(weights, rewards, first), jnp.float32(0.7), 4)
+    check_requirements(jbrl.agents.Gittins(), "Gittins", prior, "a bandit")
     lost = OBSERVE(TRAIN(KEY, prior), transition(first, 1, (first + 1) % 3))
     for outcome in (lost, OBSERVE(lost, transition((first + 1) % 3, 0, first))):
         np.testing.assert_array_equal(outcome.counts, [[0, 0], [1, 0]])

@@ -2,6 +2,7 @@
 decides.
 """
 
+import dataclasses
 import functools
 import itertools
 
@@ -206,7 +207,15 @@ def test_a_head_that_is_frozen_stays_as_it_was_when_the_episode_began():
         jax.tree.map(np.testing.assert_array_equal, after.acting, expected)
     jax.tree.map(np.testing.assert_array_equal, states[25].acting, states[22].acting)
     assert not np.array_equal(states[25].learner.online[0], states[22].learner.online[0])
-    assert jax.eval_shape(agent.act, KEY, states[25], np.int32(0))[0].dtype == jnp.int32
+    # what is frozen decides, or else the head of the episode
+    own = jax.tree.map(lambda v: v[after.head], (after.learner.online, after.prior))
+    swapped = [(*layers[:-1], layers[-1][::-1]) for layers in own]
+    act, keys = jax.jit(jax.vmap(agent.act, (0, None, 0))), jax.random.split(KEY, 10)
+    current, alike, opposite = (
+        act(keys, dataclasses.replace(after, acting=acting), jnp.arange(10))[0]
+        for acting in (None, own, tuple(swapped))
+    )
+    assert (current == alike).all() and (opposite != alike).any()
 
 
 def test_masks_noise_and_prior_functions_are_kept_with_each_transition():
