@@ -244,11 +244,14 @@ def test_noise_and_scale_do_not_disturb_it():
 
 
 def test_a_pole_that_hangs_is_pushed_by_its_movement_unless_it_rests():
-    """To the left where it moves to the left with too little energy, anywhere where it rests."""
-    for speed, action in ((0.0, 2), (0.06, 2), (1.0, 2), (-1.0, 0)):
-        seen = jnp.array([0, 0, 0, -1, speed, 0, 0, 0], jnp.float32)
+    """To the left where it moves to the left with too little energy, anywhere where it rests; from
+    far to the right back to the middle.
+    """
+    poles = [(0, 0, 0.0, 2), (0, 0, 0.06, 2), (0, 0, 1.0, 2), (0, 0, -1.0, 0)]
+    for x, x_dot, speed, action in (*poles, (2, 0.5, 1.0, 0), (2, 0, 1.0, 2), (1, 1, 1.0, 2)):
+        seen = jnp.array([x / 3, x_dot / 3, 0, -1, speed, 0, 0, 0], jnp.float32)
         found = POLICIES[BsuiteCartPoleSwingup](View(BsuiteCartPoleSwingup(), seen, seen))
-        assert found == action, speed
+        assert found == action, (x, x_dot, speed)
 
 
 def test_random_needs_nothing_but_actions():

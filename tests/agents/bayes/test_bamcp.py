@@ -95,7 +95,7 @@ def play_both(told: DirichletPrior, decisions: int, seed: int, **parameters) -> 
 # the same numbers in another order, ties or not as they are rounded: noise keeps them apart.
 USUAL = {"simulations": 40, "depth": 12}
 CASES = [
-    ("GC", 0.0, USUAL | {"reuse": True}),
+    ("GC", 0.0, USUAL | {"reuse": True, "final": "visits"}),
     *((name, 0.1 * (name == "GDL"), USUAL) for name in ("GC", "UGC", "GDL", "Grid", "UGrid")),
     ("UGC", 0.1, USUAL | {"reuse": True}),
     ("UGC", 0.1, {"simulations": 1, "depth": 1}),
