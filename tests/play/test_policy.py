@@ -427,7 +427,8 @@ def test_vectors_are_seen_and_refused():
         assert np.ravel(actions)[:: lifetimes or 1].tolist() == [0, 1, 0]
 
 
-def test_an_agent_that_sees_the_environment_is_refused():
+def test_an_agent_that_sees_the_environment_is_refused(monkeypatch):
+    monkeypatch.setattr(sys.modules["jbrl.policy"], "make_run", None)  # before anything is played
     with pytest.raises(JbrlError, match="Optimal is shown the true environment"):
         jbrl.policy("Optimal", "GC")
 

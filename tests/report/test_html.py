@@ -136,7 +136,9 @@ def test_summary_marks_best_and_tied(written):
     assert summary.count("sees the true MDP") == 1
 
 
-def test_says_what_was_run_and_where(page):
+def test_says_what_was_run_and_where(written, page):
+    agents = re.findall(r'</svg>([^<]*)</span></th><td><span class="setting">', written[1])
+    assert agents == ["Random", "e-Greedy", "BEB", "Optimal"]
     text = " ".join(page.text)
     for words in (
         "2 experiments",
