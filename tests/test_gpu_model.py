@@ -143,7 +143,9 @@ def test_lanes_at_which_a_gpu_is_as_fast_as_two_cores():
 
 
 def test_what_was_measured_stands_beside_its_prediction(tmp_path):
-    """Of the same agent, problem and width, the lanes at level with them; rows without a figure are left out."""
+    """Of the same agent, problem and width, the lanes at level with them; rows without a figure are
+    left out.
+    """
     same = {"section": "decisions", "agent": "BEB", "problem": "GC", "graphs": False}
     rows = [
         same | {"width": 512, "decisions_per_second": 4e6},

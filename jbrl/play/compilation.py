@@ -1,9 +1,10 @@
 """Compiled programs: how they are compiled, and which of them are kept.
 
 A program is compiled in full, or quickly: on CPUs without XLA's newer emitters of fused loops and
-with little optimisation of machine code, in half the time. The bits are the same. Without the emitters
-updates in place are not vectorised: agents that plan in the mean model decide two to three times as
-slowly, tree searches as fast (`benchmarks/compiler.py`). So times of the two are not compared.
+with little optimisation of machine code, in half the time. The bits are the same. Without the
+emitters updates in place are not vectorised: agents that plan in the mean model decide two to three
+times as slowly, tree searches as fast (`benchmarks/compiler.py`). So times of the two are not
+compared.
 
 On Linux a process has a limited number of memory mappings, 65,530 by default, and a program for
 CPUs takes a dozen of them or more. Beyond the limit the compiler crashes (jaxlib 0.10.2), so the
@@ -346,10 +347,10 @@ def options(
     platform: str, effort: Effort = "full", *, alone: bool = False
 ) -> dict[str, str | bool]:
     """Return the options for the compiler that this version of XLA has."""
-    wanted: dict[str, str | bool] = {}
+    quickly, wanted = effort == "quick", dict[str, str | bool]()
     if platform == "cpu":
-        wanted = ON_CPU | (QUICKLY if effort == "quick" else {}) | (ALONE if alone else {})
-    elif platform in GPU and effort == "full":
+        wanted = {**ON_CPU, **(QUICKLY if quickly else {}), **(ALONE if alone else {})}
+    elif platform in GPU and not quickly:
         wanted = ON_GPU
     return {name: value for name, value in wanted.items() if known(name, value)}
 

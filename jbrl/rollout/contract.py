@@ -398,7 +398,11 @@ class OfflineSearch:
         return None
 
     def search_bytes(self, prior: Any) -> int:
-        """Return about how many bytes the search takes, beside those of trying strategies."""
+        """Return about how many bytes the search takes, beside those of trying strategies.
+
+        Raises:
+          JbrlError: sizes that do not fit, on any machine.
+        """
         return 0
 
     def arms(self, findings: Findings) -> dict[str, np.ndarray]:

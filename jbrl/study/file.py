@@ -27,7 +27,7 @@ from jbrl.play.protocol import Protocol
 from jbrl.play.unit import Unit
 from jbrl.problems.lookup import listed, members, problem
 from jbrl.problems.problem import DirichletProblem, Problem
-from jbrl.rollout.contract import DrawsParameters, cost
+from jbrl.rollout.contract import DrawsParameters, OfflineSearch, cost
 from jbrl.rollout.faults import check_host_values
 from jbrl.study.storage.files import under
 from jbrl.study.tables import AgentTable, ExperimentTable, Settings, checked, given
@@ -205,6 +205,8 @@ class Study:
             protocol.check_agent(player, algorithm)
             check_host_values(played_agent(player), algorithm, protocol.agent_prior())
             cost(player, protocol.agent_prior())  # refuses what takes too much memory
+            if isinstance(player, OfflineSearch):
+                player.search_bytes(protocol.agent_prior())  # as well
             if settings.record and protocol.in_blocks:
                 raise JbrlError(
                     "record = true: expected false, since trajectories of episodes are not kept"

@@ -10,6 +10,7 @@ import pytest
 
 import jbrl
 from jbrl.agents.registry import AGENTS
+from jbrl.base.errors import JbrlError
 from jbrl.play.lifetimes import COPIES
 from jbrl.play.unit import Unit
 from jbrl.problems.prior import EpisodicPrior
@@ -140,6 +141,11 @@ def test_a_training_is_part_of_the_memory(tmp_path):
     unit = units({"algorithm": "BeliefPPO", "batch": 8192})[0]
     (estimate,) = Calibration(folder=tmp_path).estimates([unit]).values()
     assert estimate.bytes == unit.agent.search_bytes(unit.protocol.agent_prior()) > 2**28
+
+
+def test_a_training_of_too_many_rounds_is_refused_before_anything_runs():
+    with pytest.raises(JbrlError, match=r"ANN in experiment 'GC.*: budget = 2000000000: expected"):
+        units({"algorithm": "ANN", "budget": 2_000_000_000})
 
 
 def test_programs_that_search_or_train_take_longer_to_compile():

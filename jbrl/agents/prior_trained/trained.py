@@ -173,7 +173,9 @@ class TrainedOnPrior(OfflineSearch, Agent[None, None]):
         raise NotImplementedError(f"{type(self).__name__} has no method round_bytes")
 
     def search_bytes(self, prior: Any) -> int:
-        return _memory(self.round_bytes(prior), self.network(prior).parameters)
+        played = self.round_bytes(prior)
+        self._check_round(played, self.round_size())
+        return _memory(played, self.network(prior).parameters)
 
     def search(
         self, seed: int, prior: Any, trials: Trials, before: Findings | None
@@ -207,17 +209,26 @@ class TrainedOnPrior(OfflineSearch, Agent[None, None]):
             left = min(left, 1 - spent / self.seconds)
         return max(left, SMALLEST_SHARE)
 
-    def _check(self, lesson: Lesson, memory: int) -> None:
-        if math.ceil(self.budget / lesson.lifetimes) > MOST_ROUNDS:
+    def _check_round(self, played: int, lifetimes: int) -> None:
+        """Refuse sizes that fit on no machine.
+
+        Args:
+          played: bytes that a round plays.
+          lifetimes: of a round.
+        """
+        if math.ceil(self.budget / lifetimes) > MOST_ROUNDS:
             raise JbrlError(
                 f"budget = {self.budget}: expected at most {MOST_ROUNDS:,} rounds of "
-                f"{lesson.lifetimes:,} lifetimes"
+                f"{lifetimes:,} lifetimes"
             )
-        if lesson.bytes > MAX_BYTES:
+        if played > MAX_BYTES:
             raise JbrlError(
-                f"{type(self).__name__} takes {lesson.bytes / 2**30:.3g} GiB for a round of "
+                f"{type(self).__name__} takes {played / 2**30:.3g} GiB for a round of "
                 f"training: expected at most {MAX_BYTES >> 30} GiB; a smaller batch takes less"
             )
+
+    def _check(self, lesson: Lesson, memory: int) -> None:
+        self._check_round(lesson.bytes, lesson.lifetimes)
         if memory and lesson.memory > memory:
             raise JbrlError(
                 f"{type(self).__name__} takes {lesson.memory / 2**30:.3g} GiB for training, with a "
