@@ -190,12 +190,19 @@ def test_the_gpu_benchmark_runs_from_end_to_end(tmp_path):
         "sweeps",
         "precision",
         "decisions",
+        "hosted",
+        "training",
         "pulls",
         "search",
         "deep",
     ]
-    played = [row for row in rows if row["section"] == "decisions"]
+    played = [row for row in rows if row["section"] in ("decisions", "hosted")]
     assert all(row["same_bits"] and row["decisions_per_second"] > 0 for row in played)
+    assert all(row["same_bits_in_graphs"] for row in played if row["section"] == "hosted")
+    few = tmp_path / "few.json"
+    chosen = ["--without-cpu", "--sections", "decisions", "--agents", "BAMCP", "--out", str(few)]
+    gpu.main(["--device", "cpu", "--tiny", *chosen])
+    assert {row["agent"] for row in json.loads(few.read_text())["rows"]} == {"BAMCP"}
     solved = [
         value
         for row in rows
