@@ -156,7 +156,7 @@ class Report:
         """
         if self.sections and what["section"] not in self.sections:
             return None
-        if self.agents and what["section"] == "decisions" and what["agent"] not in self.agents:
+        if self.agents and "agent" in what and what["agent"] not in self.agents:
             return None
         before = self.seconds
         if before + max(LEAST, self.longest) > self.budget:

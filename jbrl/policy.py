@@ -426,7 +426,8 @@ def of_unit(folder: str | Path, unit: str, progress: Progress | None = None) -> 
       unit: its label, a regular expression that matches this label alone, or the beginning of
         its id.
 
-    Warns of a unit that another version of its agent or problem has played.
+    Warns:
+      JbrlWarning: another version of its agent or problem has played the unit.
 
     Raises:
       JbrlError: not exactly one unit fits, or the study names what is not found here.

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import pytest
 from jax import lax
 
-from benchmarks import gpu_model
+from benchmarks import gpu_model, kept
 from benchmarks.gpu_model import LAUNCH, WAIT, Module, Work
 
 LANES = 4
@@ -161,3 +161,40 @@ def test_what_was_measured_stands_beside_its_prediction(tmp_path):
     line = gpu_model.table(predictions, found).splitlines()[2]
     cells = "5,120 (4,000; in graphs 6,000) | 41,000 | 655,000"
     assert line == f"| BEB | GC | 20 | 1 | {cells} | 1,000 | 128 |"
+
+
+def test_what_the_page_on_performance_says_of_a_gpu():
+    text = (kept.RESULTS / "gpu-nvidia-h100-80gb-hbm3.json").read_text()
+    rows = [row for row in json.loads(text)["rows"] if "failed" not in row]
+    words = " ".join((kept.RESULTS.parents[1] / "docs/performance.md").read_text().split())
+
+    def of(section, figure, **what):
+        chosen = [row for row in rows if row["section"] == section and figure in row]
+        return [row[figure] for row in chosen if what.items() <= row.items()]
+
+    same = of("decisions", "same_returns")
+    assert len(same) == 14 and same.count(1.0) == 12 and min(same) >= 511 / 512 - 1e-3
+    assert "12 of 14 cases" in words and all(of("decisions", "same_bits"))
+    assert max(of("precision", "error")) < 6e-7 and "6·10⁻⁷" in words
+    loops = of("loop", "microseconds_per_iteration")
+    assert [round(min(loops)), round(max(loops))] == [18, 24] and "18 to 24 µs" in words
+    found = gpu_model.measured([kept.RESULTS / "gpu-nvidia-h100-80gb-hbm3.json"])
+    faster = [rate / found[(*key, False)] for (*key, graphs), rate in found.items() if graphs]
+    assert len(faster) == 5 and "five cases" in words
+    assert [round(min(faster), 1), round(max(faster), 1)] == [1.3, 2.5]
+    assert "1.3 to 2.5 times as fast" in words and all(of("decisions", "same_bits_without_graphs"))
+    assert round(of("copy", "gigabytes_per_second")[0] / 1e3, 1) == 2.8 and "2.8 TB/s" in words
+    rates = [
+        *of("pulls", "pulls_per_second", problem="GC", width=16_384),
+        *of("search", "pulls_per_second"),
+        *(
+            of("training", "decisions_per_second", agent=n, problem="GC")[0]
+            for n in ("BeliefPPO", "DPT")
+        ),
+        *of("deep", "steps_per_second", agent="DQN", problem="catch/0", lanes=64),
+        *of("deep", "steps_per_second", agent="PPO", problem="catch/0", lanes=4096),
+    ]
+    said = [244e3, 19_600, 3.6e6, 3.1e6, 645e3, 16.9e6]
+    assert rates == pytest.approx(said, rel=0.01)
+    for text in ("244,000", "19,600", "3.6 million", "on 3.1", "645,000", "16.9 million"):
+        assert text in words

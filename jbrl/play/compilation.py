@@ -62,7 +62,7 @@ ALONE = {"xla_cpu_scheduler_type": "CPU_SCHEDULER_TYPE_MEMORY_OPTIMIZED"}
 
 # On a GPU loops and branches are recorded in graphs, too, besides what XLA records by default: the
 # host neither launches their kernels nor decides whether a loop goes on. With 512 lanes on an H100
-# agents decide 1.3 to 2.5 times as fast, and the bits are the same (`benchmarks/gpu.py`).
+# four agents decide 1.3 to 2.5 times as fast, with the same bits (`benchmarks/gpu.py`).
 ON_GPU: dict[str, str | bool] = {
     "xla_gpu_enable_command_buffer": "FUSION,CUBLAS,CUBLASLT,CUSTOM_CALL,CUDNN,"
     "DYNAMIC_SLICE_FUSION,CONDITIONAL,WHILE",

@@ -14,7 +14,7 @@ from jax import Array, lax
 from jbrl.agents.prior_trained import belief_policy, rounds
 from jbrl.agents.prior_trained.lifetimes import dirichlet_lifetimes, draw_numbers, draw_thresholds
 from jbrl.agents.prior_trained.networks import Dense
-from jbrl.agents.prior_trained.trained import WIDTH, Lesson, TrainedOnPrior
+from jbrl.agents.prior_trained.trained import Lesson, TrainedOnPrior
 from jbrl.agents.registry import register_agent
 from jbrl.base.parameters import parameter
 from jbrl.mdp.sampling import stream
@@ -64,7 +64,7 @@ class BeliefPPO(rounds.PPOParameters, TrainedOnPrior):
     def round_bytes(self, prior: DirichletPrior) -> int:
         size = belief_policy.number_of_inputs(prior, self.inputs)
         played = 8 * self.batch * self.training_horizon(prior) * (size + 8)
-        return played + belief_policy.group_bytes(prior, self.inputs, min(WIDTH, self.batch))
+        return played + belief_policy.group_bytes(prior, self.inputs, self.group_width())
 
     def network(self, prior: DirichletPrior) -> Dense:
         hidden = (self.hidden_width,) * self.hidden_layers

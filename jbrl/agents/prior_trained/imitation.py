@@ -23,7 +23,7 @@ from jbrl.agents.prior_trained.lifetimes import (
     play,
 )
 from jbrl.agents.prior_trained.networks import Attention, Dense
-from jbrl.agents.prior_trained.trained import WIDTH, Lesson, TrainedOnPrior, budget_parameter
+from jbrl.agents.prior_trained.trained import Lesson, TrainedOnPrior, budget_parameter
 from jbrl.agents.registry import register_agent
 from jbrl.base.errors import JbrlError
 from jbrl.base.parameters import parameter
@@ -91,8 +91,7 @@ class Imitator(TrainedOnPrior):
     def round_bytes(self, prior: DirichletPrior) -> int:
         numbers = belief_policy.number_of_inputs(prior, self.inputs) + prior.mdps.n_actions + 2
         played = 8 * self.round_size() * self.training_horizon(prior) * numbers
-        width = min(WIDTH, self.round_size())
-        return played + belief_policy.group_bytes(prior, self.inputs, width)
+        return played + belief_policy.group_bytes(prior, self.inputs, self.group_width())
 
     def trained(self, weights: dict[str, npt.NDArray[Any]]) -> Agent:
         return belief_policy.policy_of(weights, sample=self.sample)

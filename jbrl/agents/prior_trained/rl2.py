@@ -216,8 +216,7 @@ class RL2(rounds.PPOParameters, trained.TrainedOnPrior):
         unrolled = self.batch // self.minibatches * 8 * self.units
         steps = 2 * self.batch * (input_size(prior.spec) + 8) + unrolled
         numbers = prior.mdps.concentrations.size if isinstance(prior, DirichletPrior) else 0
-        width = min(trained.WIDTH, self.batch)
-        return 4 * (self.training_horizon(prior) * steps + TABLES * width * numbers)
+        return 4 * (self.training_horizon(prior) * steps + TABLES * self.group_width() * numbers)
 
     def network(self, prior: Prior) -> Gru:
         return Gru(input_size(prior.spec), self.units, prior.spec.actions.n + 1)

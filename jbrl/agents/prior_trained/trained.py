@@ -124,6 +124,10 @@ class TrainedOnPrior(OfflineSearch, Agent[None, None]):
         """Return the lifetimes of a round."""
         return self.batch
 
+    def group_width(self) -> int:
+        """Return the lifetimes of a group, which are played together."""
+        return min(WIDTH, self.round_size())
+
     def training_horizon(self, prior: Any) -> int:
         """Return H, the decisions of a lifetime in training: as asked for, or up to where the
         discount is negligible; never more than the lifetime has.
@@ -139,8 +143,7 @@ class TrainedOnPrior(OfflineSearch, Agent[None, None]):
         self, prior: Any, network: FlatNetwork, discount: float, *, sweeps: int = 0
     ) -> Settings:
         """Return the settings of a round, in groups of at most `WIDTH` lifetimes."""
-        size, horizon = self.round_size(), self.training_horizon(prior)
-        width = min(WIDTH, size)
+        size, horizon, width = self.round_size(), self.training_horizon(prior), self.group_width()
         return Settings(
             as_arrays(self),
             jnp.float32(discount),
