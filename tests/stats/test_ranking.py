@@ -1,5 +1,7 @@
 """The published method on data with known results, against the twin, and its properties."""
 
+from itertools import product
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -398,6 +400,17 @@ def test_zero_width_intervals_give_the_point_estimate(mini_samples):
     lower, upper = propagate(z, z, mini_samples.same)
     assert lower == pytest.approx(equilibrium(z).scores, abs=1e-11)
     assert upper == pytest.approx(equilibrium(z).scores, abs=1e-11)
+
+
+@pytest.mark.parametrize("shape", [(2, 2), (2, 7), (3, 2), (4, 1)])
+def test_ends_of_constant_scores_meet_in_the_score(shape):
+    cells = product(range(shape[0]), range(shape[1]))
+    samples = samples_of(table_of(dict.fromkeys(cells, [1.0] * 5)))
+    for ends in (payoff_bounds(samples, 0.05), payoff_t_intervals(samples, 0.05)):
+        lower, upper = propagate(*ends, samples.same)
+        assert (lower <= upper).all()
+    rows = evaluate(samples, ["pbp", "pbp-t"]).aggregate
+    assert (rows["lower"] <= rows["score"]).all() and (rows["score"] <= rows["upper"]).all()
 
 
 def test_the_published_absolute_value_moves_lower_ends_up():

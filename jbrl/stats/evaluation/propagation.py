@@ -219,7 +219,7 @@ def propagate(
     else:
         with ThreadPoolExecutor(min(len(chains), workers(n, m))) as pool:
             list(pool.map(follow, chains))
-    return ends[0], ends[1]
+    return np.minimum(*ends), np.maximum(*ends)  # ends that coincide may cross by rounding
 
 
 def largest(

@@ -80,7 +80,7 @@ def evaluate(
     chosen = [method for method in METHODS if method in methods]
     tables = []
     for method in chosen:
-        lower, upper = _ends(method, samples, options, progress)
+        lower, upper = _around(point.scores, *_ends(method, samples, options, progress))
         columns = {"method": method, "algorithm": samples.algorithms, "score": point.scores}
         tables.append(_ranked(pd.DataFrame(columns | {"lower": lower, "upper": upper}), "score"))
     means = propagation.mean_table(samples, options.delta).groupby("environment", sort=False)
@@ -138,6 +138,15 @@ def _ends(
     return propagation.propagate(
         low, high, samples.same, published=options.published, progress=show
     )
+
+
+def _around(
+    score: np.ndarray, lower: np.ndarray, upper: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return ends with those moved to the score that are beyond it by rounding alone."""
+    tiny = _tiny(score, lower, upper)
+    lower = np.where(lower <= score + tiny, np.minimum(lower, score), lower)
+    return lower, np.where(upper >= score - tiny, np.maximum(upper, score), upper)
 
 
 def _ranked(rows: pd.DataFrame, score: str) -> pd.DataFrame:
