@@ -3,14 +3,21 @@
 import contextlib
 import errno
 import os
+import signal
 import sys
 import threading
 
-from jbrl.cli.app import INTERRUPTED, app
-
 
 def main() -> None:
-    """Run the command line; at its end, do not wait for threads that compile."""
+    """Run the command line; at its end, do not wait for threads that compile.
+
+    Ctrl-C ends the process at once, without a traceback, until the command begins
+    (`jbrl.study.stopping.interruptible`).
+    """
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+    from jbrl.cli.app import INTERRUPTED, app
+
     try:
         app()
     except SystemExit as end:

@@ -96,7 +96,8 @@ def interruptible(code: int, tell: Callable[[str], None]) -> Iterator[None]:
       tell: says one line to the user.
     """
     alone = threading.current_thread() is threading.main_thread()
-    if not alone or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+    usual = signal.getsignal(signal.SIGINT)
+    if not alone or usual not in (signal.default_int_handler, signal.SIG_DFL):
         yield
         return
     watcher = _Watcher(code, tell)
@@ -109,7 +110,7 @@ def interruptible(code: int, tell: Callable[[str], None]) -> Iterator[None]:
     finally:
         sys.unraisablehook = watcher.others
         signal.set_wakeup_fd(before)
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+        signal.signal(signal.SIGINT, usual)
         watcher.stop()
 
 

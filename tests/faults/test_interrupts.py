@@ -153,6 +153,31 @@ def test_threads_that_compile_are_not_waited_for(tmp_path):
     assert "Traceback" not in log.read_text()
 
 
+EARLY = """
+import os, signal, sys
+from jbrl.__main__ import main
+
+class Presses:
+    def find_spec(self, name, *_):
+        if name == "jbrl.cli.subset":
+            os.kill(os.getpid(), signal.SIGINT)
+
+sys.meta_path.insert(0, Presses())
+main()
+"""
+
+
+def test_while_modules_are_imported():
+    ended = subprocess.run(
+        [sys.executable, "-c", EARLY, "list"],
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (ended.returncode, ended.stdout, ended.stderr) == (-signal.SIGINT, "", "")
+
+
 def test_an_interrupt_does_not_wait_for_a_compilation():
     """In a script or a notebook, too."""
     enough, ended = threading.Event(), []
