@@ -13,15 +13,16 @@ environments.
 """
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
+from types import NoneType
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jbrl.base.errors import JbrlError, check_count, shown
+from jbrl.base.errors import JbrlError, check_count, expect, shown
 from jbrl.base.pytree import select
 from jbrl.environments.spec import Box, OneHot
 from jbrl.functional import MAX_SEED, EpisodeRules, Lanes, episodes_of, sample
@@ -106,11 +107,15 @@ class ProblemEnv(gymnasium.Env):
 
         Args:
           seed: of the random numbers from here on.
-          options: `{"index": i}` goes to environment number i.
+          options: `{"index": i}` goes to environment number i; others are ignored.
+
+        Raises:
+          JbrlError: options that are no mapping, or an index that is no whole number from 0.
         """
+        chosen = _given(options, "{'index': 0}")
         super().reset(seed=seed)
-        if "index" in (options or {}):
-            self._choose(options["index"])  # type: ignore[index]
+        if "index" in chosen:
+            self._choose(chosen["index"])
         words = self.np_random.integers(0, 2**32, 2, np.uint32)
         self._key, self._count = jax.random.wrap_key_data(jnp.asarray(words)), 0
         observation, self._state, info = _reset(self._rules, self._key, self._environment)
@@ -182,7 +187,9 @@ class ProblemVectorEnv(VectorEnv):
         render_mode: str | None = None,
     ) -> None:
         check_count("num_envs", num_envs)
-        numbers = list(range(num_envs) if indices is None else indices)
+        given = range(num_envs) if indices is None else indices
+        expect("indices", given, Sequence | np.ndarray, "a list of integers")
+        numbers = list(given)
         if len(numbers) != num_envs:
             raise JbrlError(f"indices: {len(numbers)} numbers: expected num_envs = {num_envs}")
         for number in numbers:
@@ -208,10 +215,11 @@ class ProblemVectorEnv(VectorEnv):
 
         Args:
           seed: of the random numbers from here on: lane i takes seed + i, or the i-th of a list.
-          options: `{"reset_mask": mask}`, [N] bool, leaves the other lanes as they are.
+          options: `{"reset_mask": mask}`, [N] bool, leaves the other lanes as they are; others are
+            ignored.
 
         Raises:
-          JbrlError: seeds or a mask of the wrong length.
+          JbrlError: options that are no mapping; seeds or a mask of the wrong length or kind.
         """
         mask = self._mask(options)
         self._seed_lanes(seed)
@@ -229,7 +237,8 @@ class ProblemVectorEnv(VectorEnv):
 
     def _mask(self, options: dict[str, Any] | None) -> np.ndarray:
         """Lanes to reset, [N] bool."""
-        mask = np.asarray((options or {}).get("reset_mask", np.ones(self.num_envs, bool)))
+        chosen = _given(options, "{'reset_mask': mask}")
+        mask = np.asarray(chosen.get("reset_mask", np.ones(self.num_envs, bool)))
         if mask.dtype != np.bool_ or mask.shape != (self.num_envs,) or not mask.any():
             raise JbrlError(
                 f"reset_mask: {mask.dtype}{list(mask.shape)}: expected bool[{self.num_envs}] with "
@@ -248,10 +257,13 @@ class ProblemVectorEnv(VectorEnv):
                 words = self.np_random.integers(0, 2**32, (self.num_envs, 2), np.uint32)
             else:
                 words = np.array([_words(int(seed) + i) for i in range(self.num_envs)])
-        elif len(seed) == self.num_envs:
+        elif isinstance(seed, Sequence | np.ndarray) and np.shape(seed) == (self.num_envs,):
             words = np.array([_words(one) for one in seed])
         else:
-            raise JbrlError(f"seed: {len(seed)} seeds: expected num_envs = {self.num_envs}")
+            raise JbrlError(
+                f"seed = {shown(seed)}: expected None, an integer, or num_envs = {self.num_envs} "
+                "of them"
+            )
         self._keys = jax.random.wrap_key_data(jnp.asarray(words, jnp.uint32))
 
     def step(self, actions: Any) -> tuple[Any, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
@@ -340,9 +352,16 @@ def _check(seed: int, index: int, render_mode: str | None) -> None:
         raise JbrlError(f"render_mode = {render_mode!r}: expected None: nothing is rendered")
 
 
+def _given(options: Any, example: str) -> Mapping[str, Any]:
+    """Return the options of a reset; unknown ones are ignored, as Gymnasium's environments do."""
+    expect("options", options, Mapping | NoneType, f"None or a mapping, as {example}")
+    return options or {}
+
+
 def _words(seed: int | None) -> np.ndarray:
     """Return the words of a key, [2] uint32, that a seed of Gymnasium gives."""
-    return gymnasium.utils.seeding.np_random(seed)[0].integers(0, 2**32, 2, np.uint32)
+    given = int(seed) if isinstance(seed, np.integer) else seed  # Gymnasium refuses it
+    return gymnasium.utils.seeding.np_random(given)[0].integers(0, 2**32, 2, np.uint32)
 
 
 def _floats(info: dict[str, Any]) -> dict[str, float]:

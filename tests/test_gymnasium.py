@@ -147,6 +147,16 @@ def test_bad_use_is_refused_in_a_sentence():
             jbrl.gymnasium.make_vec("GC", 2, **options)
     with pytest.raises(JbrlError, match="index = -1"):
         env.reset(options={"index": -1})
+    for made in (env, envs):
+        with pytest.raises(JbrlError, match="options = 3: expected None or a mapping"):
+            made.reset(options=3)
+        made.reset(options={"low": -0.1})  # of another environment
+    for seed in (1.5, [1], "12"):
+        with pytest.raises(JbrlError, match=r"seed = .*: expected None, an integer, or num_envs"):
+            envs.reset(seed=seed)
+    envs.reset(seed=np.array([1, 2]))
+    with pytest.raises(JbrlError, match="indices = 3: expected a list of integers"):
+        jbrl.gymnasium.make_vec("GC", 2, indices=3)
 
 
 def test_a_missing_package_is_named():
