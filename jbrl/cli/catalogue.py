@@ -21,7 +21,6 @@ from jbrl.cli.output import complain, print_table
 
 if TYPE_CHECKING:  # listing starts without JAX
     from jbrl.environments.environment import Environment
-    from jbrl.problems.features import ProblemFeatures
     from jbrl.problems.problem import EnvironmentProblem, Problem
 
 WIDTH = 100  # columns at least where output is no terminal
@@ -239,13 +238,12 @@ def show(
       jbrl show 'DeepSea(size=20)'
     """
     from jbrl.agents.registry import AGENTS
-    from jbrl.problems.features import problem_features
     from jbrl.problems.json_format import to_json
     from jbrl.problems.lookup import problem
     from jbrl.problems.problem import DirichletProblem, EnvironmentProblem
 
     if features:
-        typer.echo("\n".join(_features(problem_features(name, discount=discount), json_)))
+        typer.echo("\n".join(_features(name, discount, json_)))
         return
     if name in AGENTS:
         typer.echo("\n".join(_described_agent(name)))
@@ -282,6 +280,7 @@ FEATURES = {
     "n_successors": "next states that are possible, on average",
     "prior_weight": "transitions that the prior of a state and action is worth",
     "rare_rewards": "share of possible transitions with another reward than the commonest",
+    "reward_spread": "standard deviation of their rewards, as a share of the range",
     "diameter": "steps to the state that is farthest, by the quickest way; inf: there is none",
     "gap": "between the two best actions, as a share of the spread of action values",
     "random": "value of acting at random",
@@ -289,15 +288,35 @@ FEATURES = {
     "clairvoyant": "value where the MDP is known",
     "information": "share of the way from random to clairvoyant that the mean model leaves open",
 }
+# of a problem with a kept bracket
+LEFT = ("information_low", "information_high")
 
 
-def _features(found: "ProblemFeatures", json_: bool) -> list[str]:
-    """Return the features of a problem, as lines of text or as JSON."""
-    values = dataclasses.asdict(found)
+def _features(name: str, discount: float, json_: bool) -> list[str]:
+    """Return the features of a problem, as lines of text or as JSON, with what the Bayes-optimal
+    agent leaves open of the way to knowing the MDP where a bracket is kept.
+    """
+    from jbrl.problems.features import problem_features
+    from jbrl.problems.lookup import problem
+    from jbrl.problems.problem import DirichletProblem
+    from jbrl.stats import brackets
+
+    found = problem_features(name, discount=discount)
+    values, meanings = dataclasses.asdict(found), dict(FEATURES)
+    told = problem(name)
+    assert isinstance(told, DirichletProblem)  # others have no features
+    bracket = brackets.find(name, discount, told.lifetime.steps, told.digest)
+    if bracket is not None:
+        best = found.clairvoyant if math.isnan(bracket.clairvoyant) else bracket.clairvoyant
+        for key, end in zip(LEFT, (bracket.upper, bracket.lower), strict=True):
+            values[key] = (best - end) / (best - found.random)
+            meanings[key] = (
+                f"of that way, that the Bayes-optimal value leaves open if it is {end:.4g}"
+            )
     if json_:
         finite = {key: v if math.isfinite(v) else None for key, v in values.items()}
         return [json.dumps(finite, indent=1)]
-    return [f"{key:13s}{values[key]:9.4g}  {meaning}" for key, meaning in FEATURES.items()]
+    return [f"{key:17s}{values[key]:9.4g}  {meaning}" for key, meaning in meanings.items()]
 
 
 def _described_agent(name: str) -> list[str]:

@@ -42,6 +42,8 @@ class ProblemFeatures:
       prior_weight: concentrations of a state and action added up, the median: how many transitions
         the prior is worth.
       rare_rewards: share of the possible transitions that pay another reward than the commonest.
+      reward_spread: standard deviation of the rewards of the possible transitions, as a share of
+        the difference between the greatest and the least.
       diameter: steps from a state to the one that is farthest, on average and by the quickest way,
         in the median MDP; infinite where a state cannot be reached.
       gap: value of the best action less that of the second, on average over states, as a share of
@@ -57,6 +59,7 @@ class ProblemFeatures:
     n_successors: float
     prior_weight: float
     rare_rewards: float
+    reward_spread: float
     diameter: float
     gap: float
     random: float
@@ -111,6 +114,7 @@ def problem_features(
         n_successors=float(possible.sum(-1).mean()),
         prior_weight=float(np.median(weights.sum(-1))),
         rare_rewards=float(1 - np.unique(pay, return_counts=True)[1].max() / pay.size),
+        reward_spread=_share(pay.std(), np.ptp(pay), np.abs(pay).max()),
         diameter=_diameter(transitions[:N_DRAWS_OF_DIAMETERS]),
         gap=_gap(best),
         random=random,

@@ -13,6 +13,7 @@ import jbrl
 from jbrl.cli.app import app
 from jbrl.mdp import planning
 from jbrl.problems import features
+from jbrl.stats import brackets
 
 
 def made(weights, rewards, initial_state: int = 0) -> jbrl.DirichletProblem:
@@ -30,6 +31,7 @@ def test_a_known_mdp() -> None:
     found = jbrl.problem_features(problem, discount=0.5, n_draws=3)
     assert (found.n_states, found.n_actions, found.n_successors) == (2, 2, 1)
     assert (found.prior_weight, found.rare_rewards) == (1, 0.25)
+    assert found.reward_spread == pytest.approx(3**0.5 / 4)  # one of four transitions pays 1
     assert found.diameter == pytest.approx(1, rel=1e-4)
     assert found.clairvoyant == pytest.approx(4 / 3)
     assert found.mean_model == pytest.approx(4 / 3)
@@ -45,9 +47,10 @@ def test_shares_do_not_depend_on_the_unit_of_rewards(unit: float) -> None:
     weights, rewards = np.ones((2, 2, 2)), np.arange(8).reshape(2, 2, 2) % 3
     one, other = (jbrl.problem_features(made(weights, rewards * u)) for u in (1, unit))
     assert (other.gap, other.information) == pytest.approx((one.gap, one.information))
+    assert other.reward_spread == pytest.approx(one.reward_spread)
     assert min(one.gap, one.information) > 0.01
     level = jbrl.problem_features(made(np.add(weights, [1, 0]), np.full((2, 2, 2), unit)))
-    assert (level.gap, level.information) == (0, 0)
+    assert (level.gap, level.information, level.reward_spread) == (0, 0, 0)
 
 
 def test_steps_to_the_farthest_state_are_those_of_the_quickest_way() -> None:
@@ -94,9 +97,18 @@ def test_what_a_clairvoyant_earns_is_that_of_the_bracket() -> None:
 def test_the_command_prints_what_the_function_returns() -> None:
     done = CliRunner().invoke(app, ["show", "GC", "--features", "--json"])
     found = json.loads(done.stdout)
-    assert found == vars(jbrl.problem_features("GC"))
     text = CliRunner().invoke(app, ["show", "GC", "--features"]).stdout
     assert [line.split()[0] for line in text.splitlines()] == list(found)
+    low, high = found.pop("information_low"), found.pop("information_high")
+    assert found == vars(jbrl.problem_features("GC"))
+    bracket = brackets.find("GC", 0.95, 250)
+    assert bracket.lower < bracket.upper < bracket.clairvoyant
+    way = bracket.clairvoyant - found["random"]
+    assert low == pytest.approx((bracket.clairvoyant - bracket.upper) / way)
+    assert low < high < found["information"]
+    # no bracket is kept for another discount
+    done = CliRunner().invoke(app, ["show", "GC", "--features", "--json", "--discount", "0.9"])
+    assert json.loads(done.stdout) == vars(jbrl.problem_features("GC", discount=0.9))
 
 
 @pytest.mark.parametrize(
