@@ -83,8 +83,10 @@ def named(algorithm: str, parameters: str) -> str | None:
 
 
 def family(problem: str) -> str:
-    """Return what comes before the parameters: problems of one family are left out together."""
-    return problem.removesuffix(WRONG).rpartition("(")[0] or problem.removesuffix(WRONG)
+    """Return the name before all parameters, whatever the prior is: problems of one family are left
+    out together.
+    """
+    return problem.removesuffix(WRONG).removeprefix("uniform(").partition("(")[0]
 
 
 def both() -> pd.DataFrame:

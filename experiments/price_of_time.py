@@ -1,13 +1,17 @@
 """Draw which algorithm is best within limits of offline time and latency, on GC of 3 to 10 states
-and on three other families, and tabulate it on docs/which-agent.md.
+and on three other families, and tabulate it on docs/which-agent.md, with the published comparison;
+print what an algorithm loses that is chosen on other families.
 
 python experiments/price_of_time.py [DIR] [--add]
 
 DIR holds results of experiments/price-of-time.toml: they are archived in
 experiments/published/price-of-time, or, with --add, added to what is kept there. Without DIR,
-figure and table are made from what is kept.
+figure and table are made from what is kept. The published comparison is kept in
+experiments/published/paper-cpu.
 """
 
+import dataclasses
+import functools
 import sys
 from pathlib import Path
 from typing import Any
@@ -21,12 +25,13 @@ from matplotlib.patches import Rectangle
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import jbrl
-from experiments import paper_cpu
+from experiments import features, paper_cpu
+from jbrl.problems.features import ProblemFeatures
 from jbrl.report import axes as parts
 from jbrl.report.html import alone
 from jbrl.report.sections import Section
 from jbrl.report.text import seconds_text
-from jbrl.stats.time_bounds import Contest, stepped
+from jbrl.stats.time_bounds import CALL, Contest, stepped
 
 ROOT = Path(__file__).parents[1]
 KEPT = ROOT / "experiments/published/price-of-time"
@@ -52,6 +57,52 @@ def contests(sections: list[Section]) -> dict[str, Contest]:
         latency = least.loc[pd.MultiIndex.from_frame(rows[agent])].to_numpy()
         found[section.name] = Contest(rows.assign(online_seconds=stepped(latency)), section.returns)
     return found
+
+
+def compared(sections: list[Section]) -> dict[str, Contest]:
+    """Return the agents of the published comparison. No latency was measured: a decision takes what
+    it does among many, or a call if that is more. Formulas that other agents have found are left
+    out, and what the published program computes.
+    """
+    found = {}
+    for section in sections:
+        rows = section.choice.scores
+        names = rows["algorithm"]
+        rows = rows[~names.str.endswith(paper_cpu.PROGRAM) & (names != "Formula")]
+        seconds = stepped(rows["online_seconds"].to_numpy(), CALL)
+        found[section.name] = Contest(rows.assign(online_seconds=seconds), section.returns)
+    return found
+
+
+def told(problem: str) -> str:
+    """Return the prior of an experiment: of the published comparison or that of the problem."""
+    test = problem.removesuffix(features.WRONG)
+    return problem if test == problem else f"U{test}"
+
+
+@functools.cache
+def described(problem: str) -> ProblemFeatures:
+    """Return the features of a problem."""
+    return jbrl.problem_features(problem)
+
+
+def shares(contests: dict[str, Contest], offline: float) -> pd.DataFrame:
+    """Return the share of the way from acting at random to knowing the MDP that the best agent of
+    each algorithm goes within the limits, for algorithms that keep them in all problems: columns
+    `problem`, `agent`, `share`, and the features of the prior.
+    """
+    rows = []
+    for problem, contest in contests.items():
+        kept = (contest.times("online") <= LATENCY) & (contest.times("offline") <= offline)
+        means = pd.Series(contest.means).groupby(contest.scores["algorithm"].where(kept)).max()
+        played = described(problem.removesuffix(features.WRONG))
+        own = dataclasses.asdict(described(told(problem)))
+        numbers = {name: own[name] for name in features.SHOWN}
+        for agent, mean in means.items():
+            share = (mean - played.random) / (played.clairvoyant - played.random)
+            rows.append({"problem": problem, "agent": agent, "share": share} | numbers)
+    table = pd.DataFrame(rows)
+    return table[table.groupby("agent")["problem"].transform("nunique") == len(contests)]
 
 
 def regions(contest: Contest) -> pd.DataFrame:
@@ -124,12 +175,12 @@ def table(contests: dict[str, Contest]) -> str:
         f"|---|{'---|' * len(heads)}{'---:|' * len(SHOWN)}",
     ]
     for problem, contest in contests.items():
-        features = jbrl.problem_features(problem)
+        own = described(told(problem))
         cells = [
             ", ".join(contest.winners({"online": LATENCY, "offline": limit}).algorithms)
             for limit in OFFLINE
         ]
-        cells += [f"{getattr(features, name):.3g}" for name in SHOWN]
+        cells += [f"{getattr(own, name):.3g}" for name in SHOWN]
         lines.append(f"| `{problem}` | {' | '.join(cells)} |")
     return "\n".join(lines) + "\n"
 
@@ -142,6 +193,10 @@ def main(arguments: list[str]) -> None:
         jbrl.Results(arguments[0]).archive(KEPT, decimals=3)
     found = contests(jbrl.Results(KEPT).sections())
     FIGURE.write_text(alone(figure(found).figure), encoding="utf-8")
+    found |= compared(jbrl.Results(paper_cpu.KEPT).sections())
+    for limit in OFFLINE:
+        lost = features.lost(shares(found, limit))
+        print(f"{limit:g} s before: " + ", ".join(f"{k} {100 * v:.1f} %" for k, v in lost.items()))
     before, _, rest = PAGE.read_text(encoding="utf-8").partition(MARKS[0])
     after = rest.partition(MARKS[1])[2]
     PAGE.write_text(f"{before}{MARKS[0]}\n{table(found)}\n{MARKS[1]}{after}", encoding="utf-8")

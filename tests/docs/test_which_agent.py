@@ -1,12 +1,18 @@
 """docs/which-agent.md and docs/choose.md say what the kept results say."""
 
+import json
+
 import numpy as np
 import pandas as pd
 import pytest
 
 import jbrl
 from experiments import features, price_of_time
+from jbrl.agents.complete import plain_parameters
+from jbrl.base.schema import AGENT
 from jbrl.stats.time_bounds import Contest
+from jbrl.study import portfolio
+from jbrl.study.file import load_study
 
 ROOT = price_of_time.ROOT
 PAGE = price_of_time.PAGE.read_text(encoding="utf-8")
@@ -17,9 +23,15 @@ def contests():
     return price_of_time.contests(jbrl.Results(price_of_time.KEPT).sections())
 
 
-def test_the_table_is_that_of_the_kept_scores(contests):
+@pytest.fixture(scope="module")
+def everywhere(contests):
+    results = jbrl.Results(price_of_time.paper_cpu.KEPT)
+    return contests | price_of_time.compared(results.sections())
+
+
+def test_the_table_is_that_of_the_kept_scores(everywhere):
     first, last = price_of_time.MARKS
-    assert PAGE.split(first)[1].split(last)[0].strip() == price_of_time.table(contests).strip()
+    assert PAGE.split(first)[1].split(last)[0].strip() == price_of_time.table(everywhere).strip()
 
 
 @pytest.fixture(scope="module")
@@ -112,6 +124,47 @@ def test_what_the_page_says_of_the_price_of_time(contests):
     one = one.query("experiment == 'GC' and algorithm == 'BeliefPPO'")
     (idle,) = one[one["parameters"].str.contains('"budget": 81920,')]["offline_seconds"]
     assert f"on GC takes [{idle:.0f} s](trained.md)" in words
+
+
+def test_what_the_page_says_of_choices_by_features(everywhere):
+    words = " ".join(PAGE.split())
+    lost = [
+        features.lost(price_of_time.shares(everywhere, limit)) for limit in price_of_time.OFFLINE
+    ]
+    for rule, text in (
+        ("best on average", "loses {} % of the way from acting at random to knowing the MDP with "
+         "nothing before, {} % with 15 s and {} % with 5 min"),
+        ("by the nearest features", "by the nearest features {}, {} and {} %"),
+        ("BEB", "BEB everywhere, in hindsight, {}, {} and {} %"),
+    ):  # fmt: skip
+        assert text.format(*(f"{100 * one[rule]:.1f}" for one in lost)) in words
+    bounds = {"online": price_of_time.LATENCY, "offline": price_of_time.OFFLINE[-1]}
+    ends = [contest.winners(bounds).algorithms for contest in everywhere.values()]
+    tied = {name: sum(name in winners for winners in ends) for name in sum(ends, ())}
+    often = {name: n for name, n in tied.items() if n > 1}
+    assert often == {"BEB": 18, "e-Greedy": 14, "OPPS-DS": 14, "DPT": 13, "BeliefPPO": 10}
+    assert (
+        f"BEB on 18 of {len(ends)}, OPPS-DS and e-Greedy on 14, DPT on 13, BeliefPPO on 10" in words
+    )
+    # Look-ahead is of the brackets
+    assert {*portfolio.FAVOURED, portfolio.SOONEST} == {*often, "Look-ahead"}
+
+
+def test_units_of_the_complete_comparison_are_counted_by_their_parameters():
+    units = jbrl.Results(price_of_time.paper_cpu.KEPT).units
+
+    def key(experiment, algorithm, values):
+        own = {name: value for name, value in values.items() if not name.startswith("max_")}
+        return experiment, algorithm, json.dumps(own, sort_keys=True)
+
+    kept = {
+        key(one, name, json.loads(values))
+        for one, name, values in zip(*(units[c] for c in AGENT), strict=True)
+    }
+    complete = load_study(ROOT / "experiments/paper.toml").units
+    both = {key(u.experiment, u.algorithm, plain_parameters(u.agent)) for u in complete} & kept
+    text = f"{len(units)} units, {len(both)} of them of [the complete one](studies.md), whose"
+    assert f"{text} {len(complete)} would take months" in " ".join(PAGE.split())
 
 
 def test_winners_change_only_where_an_agent_comes_in():
