@@ -20,7 +20,7 @@ from jbrl.results import Results
 from jbrl.stats.bsuite import scores
 from jbrl.stats.bsuite.logs import write_folder
 from jbrl.study.storage.files import pack_json
-from tests import terminal
+from tests import kept, terminal
 from tests.stats.bsuite_cases import expected, golden, whole
 
 
@@ -49,6 +49,20 @@ def test_score_prints_the_scores_of_the_original(folder):
     wanted = expected("scores_a").loc[found["bsuite_env"]]
     np.testing.assert_allclose(found["score"], wanted["score"], rtol=0, atol=1e-12)
     assert found["finished"].all()
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        *("score", "score --table tags --intervals", "score --table settings --format md"),
+        *("score --table tests", "table", "table --of settings --version 0.3.5", "import"),
+    ],
+)
+def test_what_commands_print_is_the_kept_text(folder, command):
+    name, *options = command.split()
+    done = call(name, *(folder / agent for agent in "APC"), *options)
+    err = done.stderr.replace(str(folder), "")
+    kept.compare(f"jbrl bsuite {command}", {"out": done.stdout, "err": err})
 
 
 @pytest.mark.parametrize("latex", [False, True])

@@ -28,6 +28,7 @@ from jbrl.problems.json_format import read_json
 from jbrl.problems.lookup import problem
 from jbrl.problems.problem import DERIVED, PROBLEMS
 from jbrl.study import selftest
+from tests import kept
 from tests.study.storage.test_store import HEADER, opened, returns_of
 from tests.study.storage.test_store import study as small
 from tests.terminal import call, rows
@@ -314,6 +315,7 @@ def test_lists_hold_everything_that_is_registered(monkeypatch: pytest.MonkeyPatc
         call("list", kind).stdout for kind in ("agents", "problems", "environments")
     )
     assert all(name in agents for name in AGENTS)
+    kept.compare("jbrl list", {"problems": problems, "environments": environments})
     for name in (*PROBLEMS, *own, *(f"{name}(PROBLEM)" for name in DERIVED)):
         assert f"\n{name} " in problems
     for text in ("n_states=5, n_actions=3", "n_states=10, slip=0.0,", 'folder="",'):
@@ -350,6 +352,26 @@ def test_parameters_are_a_table_in_markdown() -> None:
     assert any(
         line.startswith("| `epsilon` | `0.0` | a number from 0 up to 1 | ") for line in lines
     )
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        *("show GC", "show UGDL", "show Grid", "show GC --json", "show BEB", "show Random"),
+        *(
+            "show OPPS-DS",
+            "show Q-learning",
+            "show DeepSea(size=5)",
+            "show Pinball",
+            "show Acrobot",
+        ),
+        *("formulas F2", "formulas F3 --format latex", "formulas F2 --format md --domain values"),
+        *("cite", "cite e-Greedy GC Grid", "cite BAMCP DQN DeepSea MountainCar"),
+    ],
+)
+def test_what_is_in_the_catalogue_is_the_kept_text(command: str) -> None:
+    done = call(*command.split())
+    kept.compare(f"jbrl {command}", {"out": done.stdout, "err": done.stderr})
 
 
 def test_show_prints_matrices() -> None:
@@ -499,6 +521,7 @@ def commands(command: Any, *path: str) -> Iterator[list[str]]:
 @pytest.mark.parametrize("words", list(commands(get_command(app))), ids=" ".join)
 def test_help_names_no_types_and_explains_every_option(words: list[str]) -> None:
     text = call(*words, "--help", env={"COLUMNS": "100"}).stdout
+    kept.compare(f"jbrl {' '.join(words)} --help", {"out": text})
     assert "--help" in text
     assert not re.search(r"<(int|float|str|bool|path|file|dir|list|tuple)|\[x", text)
     section = reference().split(f"## `{' '.join(['jbrl', *words])}`\n")[1].split("\n## ")[0]

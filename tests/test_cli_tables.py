@@ -20,6 +20,9 @@ from jbrl.cli.results import lines
 from jbrl.report.text import Rules, rules_of
 from jbrl.stats.table import parameter_columns
 from jbrl.study.status import Status, Waiting, Worker
+from tests import kept
+from tests.report import synthetic
+from tests.report.test_chapters import searched
 from tests.terminal import call, rows
 from tests.test_cli import COLUMNS
 
@@ -41,6 +44,44 @@ def test_rank_stays_within_100_columns_and_keeps_every_agent(table):
     if table != "orders":
         wide = call("rank", KEPT, *options, "--wide").stdout
         assert max(map(len, wide.splitlines())) > 100
+
+
+@pytest.fixture(scope="module")
+def archive(tmp_path_factory):
+    """An archive of numbers: a unit has failed, one is missing, two searches have run."""
+    folder = tmp_path_factory.mktemp("archive")
+    scores, returns = synthetic.undo(*synthetic.study(), "BEB", "failed", "GC, inaccurate")
+    scores, returns = synthetic.undo(scores, returns, "Optimal")
+    numbers = {"offline_seconds_spread": 0.25, "online_processor_seconds": 2e-7, "knowledge": None}
+    units = scores.drop(columns=["mean", "std", "ci95"]).assign(**numbers)
+    units["reason"] = units["status"].map({"failed": "no\nmemory"})
+    units = units.assign(id=[f"u{k}" for k in units.index], oracle=units["algorithm"] == "Optimal")
+    units.to_parquet(folder / "units.parquet")
+    places = units[["experiment", "prior", "test"]].drop_duplicates()
+    returns.merge(places, "left").to_parquet(folder / "returns.parquet")
+    tried = searched(seeds=(0, 1)).drop(columns="ci95").assign(algorithm="BEB")
+    tried.to_parquet(folder / "strategies.parquet")
+    (folder / "study.json").write_text(json.dumps(synthetic.MANIFEST))
+    return folder
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        *("scores", "scores --format md", "scores --format json", "scores --parameter-columns"),
+        *("returns --parameter-columns", "strategies --top 2", "strategies --format md"),
+        *(
+            f"rank --resamples 50 {more}"
+            for more in ("", "--format csv", "--all --seed 1", "--wide")
+        ),
+        *(f"rank --resamples 50 --table {more}" for more in ("pairs --level 0.5", "orders")),
+        "rank --resamples 50 --table pairs --all --experiment GC --format md",
+    ],
+)
+def test_what_commands_print_about_a_study_is_the_kept_text(archive, command):
+    name, *options = command.split()
+    done = call(name, archive, *options)
+    kept.compare(f"jbrl {command}", {"out": done.stdout, "err": done.stderr})
 
 
 def test_long_texts_continue_on_the_next_line():

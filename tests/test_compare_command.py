@@ -15,6 +15,7 @@ from jbrl.cli.evaluate import _short
 from jbrl.report.comparison import BEST, SAME, WAY_NAMES, _way
 from jbrl.study.file import Study, load_study
 from jbrl.study.storage import files
+from tests import kept
 from tests.published_study import rows, sample, study
 from tests.report.test_html import Page
 from tests.study.storage.test_store import HEADER, opened, returns_of
@@ -64,6 +65,7 @@ def csv_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_cells_are_printed_and_counted(folder: Path) -> None:
     result = call("compare", folder)
     lines = result.stdout.splitlines()
+    kept.compare("jbrl compare", {"printed": result.stdout, "said": result.stderr})
     assert len(lines) == 49
     assert re.split(r"\s{2,}", lines[3]) == [
         *("accurate", "GC", "Soft-max", "tau=0.1", "34.73 ± 1.74", "34.50 ± 1.80"),
@@ -119,6 +121,7 @@ def test_the_page(folder: Path, tmp_path: Path) -> None:
     path = tmp_path / "deep" / "report" / "compare.html"
     assert result.stderr.splitlines()[-1] == str(path)
     text = path.read_text(encoding="utf-8")
+    kept.compare_page("comparison", text)
     page = Page(text)
     assert not [
         a

@@ -20,7 +20,7 @@ from jbrl.stats.evaluation.ranking import AGGREGATE
 from jbrl.stats.evaluation.ranking import evaluate as evaluate_samples
 from jbrl.stats.evaluation.samples import payoffs, samples_of
 from jbrl.study.file import load_study
-from tests import terminal
+from tests import kept, terminal
 from tests.report.test_html import Page
 from tests.stats.evaluation_cases import expected, mini
 from tests.study.storage.test_store import HEADER, opened
@@ -123,6 +123,7 @@ def test_page_and_latex(table, tmp_path):
     assert files == {"index.html", "aggregate.svg", "weights.svg", "tables.tex"} | tables
     assert "<svg" in (tmp_path / "out" / "aggregate.svg").read_text()
     page = (tmp_path / "out" / "index.html").read_text()
+    kept.compare_page("evaluation", page)
     elements = Page(page).elements  # tags match
     ids = [attributes["id"] for _, attributes in elements if "id" in attributes]
     assert len(ids) == len(set(ids))
@@ -137,6 +138,8 @@ def test_page_and_latex(table, tmp_path):
     answer = r"By PBP-t, A\d has the highest aggregate score, 0\.\d{4}; its intervals"
     assert re.search(answer, page)
     tex = (tmp_path / "out" / "tables.tex").read_text()
+    beside = {p.name: p.read_text() for p in (tmp_path / "out").glob("*.[cj]s*")}
+    kept.compare("tables of an evaluation", {"tables.tex": tex, "printed": done.stdout, **beside})
     assert r"\begin{tabular}" in tex and "0.3946" in tex and "95\\%" in tex
     assert tex.count("{") == tex.count("}")
     assert tex.count(r"\begin{tabular}") == tex.count("& Rank (best") == 3

@@ -19,6 +19,7 @@ from jbrl.problems.json_format import write_json
 from jbrl.problems.problem import DirichletProblem
 from jbrl.stats.subset.fit import Folds
 from jbrl.stats.subset.study import read_plan
+from tests import kept
 from tests.stats.subset.tables import matrix, table_of
 from tests.terminal import call, refused
 
@@ -69,6 +70,7 @@ def test_the_table_says_the_same_and_a_model_predicts(table, tmp_path):
     model = tmp_path / "model.json"
     shown = call("subset", "search", table, *SEARCH, "--save", model, "--ask", "C,D")
     assert shown.exit_code == 0, shown.output
+    kept.compare("jbrl subset search", {"out": shown.stdout, "model": model.read_text()})
     best = found(table, *SEARCH)["best"]
     assert shown.stdout.startswith(", ".join(best["subset"]) + "\n")
     assert f"{best['cv_mse']:.6g}" in shown.stdout and ": C, D\n" in shown.stdout
@@ -326,6 +328,8 @@ def test_the_command_and_its_page(study):
     assert [row["parameter"] for row in rows] == ["action", "idle"]
     assert rows[0]["share"] == 1 and rows[0]["significant"] and not rows[1]["significant"]
     page = Path("page/index.html").read_text()
+    kept.compare_page("sensitivity", page)
+    kept.compare("jbrl sensitivity", {p.name: p.read_text() for p in Path("page").glob("*.csv")})
     assert "Which parameters matter?" in page and "idle" in page
     # tables, page, a figure and its numbers
     suffixes = sorted(path.suffix for path in Path("page").iterdir())
@@ -354,6 +358,7 @@ def test_listed_values_in_two_experiments(study):
         pytest.approx(row["sensitivity"]),
     )
     page = Path("gains/index.html").read_text()
+    kept.compare_page("tuning", page)
     assert "What does tuning gain?" in page and "1.06 (1.06 to 1.06)" in page
     text = call("sensitivity", "lists", "--table", "tuning").stdout
     assert "1.06 [1.06, 1.06]" in text and "sensitivity_lower" not in text

@@ -18,6 +18,7 @@ from jbrl.report.axes import PAPER, styles
 from jbrl.report.bsuite import document, write_report
 from jbrl.stats.bsuite import curves, scores
 from jbrl.stats.bsuite.logs import Logs, merged
+from tests import kept
 from tests.report.test_html import Page
 from tests.stats.bsuite_cases import golden
 
@@ -49,7 +50,9 @@ def report(tmp_path_factory, logs):
 
 
 def test_the_page_has_every_figure_and_loads_nothing(report):
-    page = Page((report / "index.html").read_text(encoding="utf-8"))
+    source = (report / "index.html").read_text(encoding="utf-8")
+    kept.compare_page("bsuite", source)
+    page = Page(source)
     ids = [a["id"] for _, a in page.elements if "id" in a]
     wanted = ["radar", "tags", "bars"]
     wanted += [f"{name}-{kind}" for name, kinds in DETAILS.items() for kind in kinds]
@@ -86,6 +89,8 @@ def test_every_experiment_has_a_text_a_rule_and_a_title_of_its_own(report):
 
 
 def test_tables_beside_the_page(report):
+    beside = [*report.glob("*.csv"), report / "latex" / "report.tex"]
+    kept.compare("tables of bsuite", {file.name: file.read_text("utf-8") for file in beside})
     found = pd.read_csv(report / "scores.csv")
     assert len(found) == 2 * len(SHOWN)
     assert list(found.columns) == [*scores.COLUMNS, *scores.INTERVAL]

@@ -16,6 +16,7 @@ from jbrl.report.content import Cell, Heading, Items, Paragraph, Plot, Span, Tab
 from jbrl.report.strategies import LISTED
 from jbrl.report.text import seconds_text
 from jbrl.stats.table import oracles_of
+from tests import kept
 from tests.report.synthetic import MANIFEST, study, undo
 from tests.report.synthetic import plain as text
 from tests.report.test_html import Page
@@ -141,6 +142,7 @@ def test_undone_units_of_several_seeds_are_counted_and_listed_by_their_seed(tmp_
     units = pd.concat([scores.assign(status="done", reason=None), later], ignore_index=True)
     page = write_report(scores, returns, MANIFEST, tmp_path, form="markdown", units=units)
     words = page.read_text(encoding="utf-8")
+    kept.compare("undone units", {"Markdown": words})
     assert "**1 of 20 units** have no result" in words
     assert re.search(r"\| GC \| BEB .* \| 7 \| failed \| no memory \|", words)
 
@@ -321,7 +323,9 @@ def out(tmp_path_factory):
 
 
 def test_each_prior_has_its_searches_and_their_best_strategies(out):
-    page = Page((out / "strategies.html").read_text(encoding="utf-8"))
+    source = (out / "strategies.html").read_text(encoding="utf-8")
+    kept.compare_page("strategies", source)
+    page = Page(source)
     text = " ".join("".join(page.text).split())
     assert "Prior GC" in text and "Prior UGC" in text
     cells = [cell.strip() for cell in page.cells]

@@ -1,6 +1,8 @@
 """Marks of figures in the SVG, each under its id."""
 
+import os
 import re
+from collections import Counter
 from itertools import pairwise
 from xml.etree import ElementTree
 
@@ -16,6 +18,7 @@ from jbrl.report.axes import COLOURS, SYMBOLS, Drawing, styles
 from jbrl.report.figures import FIGURES
 from jbrl.report.html import inline
 from jbrl.report.tables import winners
+from tests import kept
 from tests.report.synthetic import AGENTS, one_section, study
 
 KINDS = {kind.id: kind for kind in FIGURES}
@@ -28,12 +31,19 @@ BOUNDED = {
 }
 
 
+DRAWN = Counter()  # figures by test
+
+
 def draw(kind, section, style=STYLES):
     """(SVG text, Drawing)"""
     drawing = KINDS[kind].draw(section, style)
     assert isinstance(drawing, Drawing), drawing
     text = inline(drawing.figure, f"{section.id}--{kind}", "label", drawing.titles)
     ElementTree.fromstring(text)  # well formed
+    test = os.environ["PYTEST_CURRENT_TEST"].split("::")[1].split(" (")[0]
+    DRAWN[test] += 1
+    numbers = f"{drawing.note}\n{drawing.data.to_csv()}"
+    kept.compare(f"{kind} {DRAWN[test]} of {test}", {"<svg": text, "numbers": numbers})
     return text, drawing
 
 

@@ -10,6 +10,7 @@ import pytest
 
 from jbrl.report.chapters import write_report
 from jbrl.stats.table import oracles_of
+from tests import kept
 from tests.report.synthetic import MANIFEST, study, undo
 
 ONE = [("GC", "GC", "GC")]
@@ -71,6 +72,13 @@ def ids_of(page):
     ids = [a["id"] for _, a in page.elements if "id" in a]
     assert len(ids) == len(set(ids))
     return set(ids)
+
+
+def test_the_page_is_the_kept_one(written):
+    path, text = written
+    kept.compare_page("study", text)
+    beside = {file.name: file.read_text("utf-8") for file in sorted(path.parent.glob("s*.*"))}
+    kept.compare("tables of a study", beside)
 
 
 def test_stands_alone(written, page):

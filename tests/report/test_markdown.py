@@ -9,6 +9,7 @@ from markdown_it import MarkdownIt
 from jbrl.report.content import Cell, Column, Row, Span, Table
 from jbrl.report.files import write_document
 from jbrl.report.markdown import escape, render, sentence, table
+from tests import kept
 from tests.report.synthetic import study, undo
 from tests.report.test_chapters import blocks, report_of
 
@@ -79,6 +80,7 @@ def test_marks_of_cells():
 def test_the_page_is_whole():
     report = report_of(*undo(*study(), "BEB", "failed"))
     page = render(report)
+    kept.compare("study without BEB", {"Markdown": page})
     tokens = PARSER.parse(page)
     headings = [t.tag for t in tokens if t.type == "heading_open"]
     assert headings.count("h2") == len(report.chapters) == 6

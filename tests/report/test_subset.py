@@ -13,6 +13,7 @@ from jbrl.report.subset import FIGURES, alike, choices, document, write_report
 from jbrl.stats.subset.fit import Folds
 from jbrl.stats.subset.problem import Search
 from jbrl.stats.subset.study import study
+from tests import kept
 from tests.report.test_html import Page
 from tests.stats.subset.tables import matrix, table_of
 
@@ -46,6 +47,7 @@ def text(made):
 
 def test_page_stands_alone(text):
     page = Page(text)
+    kept.compare_page("subset", text)
     assert not re.search(r"@import|url\((?!#)|https?://", text.replace("http://www.w3.org", ""))
     ids = [a["id"] for _, a in page.elements if "id" in a]
     assert len(ids) == len(set(ids)) and all(re.fullmatch(r"[\w-]+", id) for id in ids)
@@ -93,6 +95,8 @@ def test_files(made, tmp_path):
             "correlations.csv",
         )
     }
+    tables = {file.name: file.read_text() for file in sorted(path.parent.glob("*.csv"))}
+    kept.compare("tables of a subset", tables)
     assert json.loads((path.parent / "search.json").read_text())["best"]["subset"] == list(
         made[0].outcome.best.subset
     )

@@ -10,6 +10,7 @@ from jbrl.report.chapters import document, write_report
 from jbrl.report.content import Facts, Items, Paragraph, Plot, Table
 from jbrl.report.figures import FIGURES
 from jbrl.report.text import EPISODES, MDPS, OTHERS, Rules, rules_of, shared
+from tests import kept
 from tests.report.synthetic import CHAIN, EPISODIC, GC, LEARNERS, MANIFEST, MIXED, SEA, study
 from tests.report.synthetic import plain as text
 from tests.report.test_chapters import blocks, chapter, strings
@@ -205,4 +206,5 @@ def test_tables_beside_the_page_say_it_too():
 def test_pages_say_it_too(tmp_path):
     whole = study(experiments=(CHAIN,), agents=LEARNERS)
     page = write_report(*whole, EPISODIC, tmp_path).read_text(encoding="utf-8")
+    kept.compare_page("episodes", page)
     assert "100 episodes in each" in page and "MDP" not in page
