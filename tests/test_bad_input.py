@@ -6,6 +6,7 @@ import shutil
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import jax
@@ -18,7 +19,18 @@ from typer.testing import Result
 import jbrl
 import jbrl.plot
 from jbrl.agents import registry
+from jbrl.agents.deep import replay
+from jbrl.agents.opps import formulas
+from jbrl.agents.prior_trained import trained as trained_agents
+from jbrl.base import errors
+from jbrl.bayes_optimal import plan
+from jbrl.play import unit
+from jbrl.play.resources import parse_memory
+from jbrl.problems import bsuite, families
 from jbrl.problems.problem import DirichletProblem, EnvironmentProblem
+from jbrl.stats.evaluation import propagation, samples
+from jbrl.stats.subset.fit import Folds
+from jbrl.stats.table import check_level
 from tests.terminal import call, refused, rows
 
 STUDY = """
@@ -441,6 +453,68 @@ def test_a_wrong_argument_in_python_is_refused_in_one_sentence(given, message):
         given()
     assert message in str(error.value) and "\n" not in str(error.value)
     assert len(str(error.value)) < 2000
+
+
+def looked_ahead(**counts: int) -> None:
+    """Check the sizes of a model that has as many blocks, rows and numbers."""
+    sizes = {"blocks": plan.MOST_BLOCKS, "n_uncertain": plan.MOST_ROWS, "n_free": plan.MOST_FREE}
+    sizes |= counts
+    model: Any = SimpleNamespace(**sizes | {"blocks": range(sizes["blocks"])})
+    plan.check_model(model, "x")
+
+
+def trained(bytes: int, lifetimes: int = 512, budget: int = trained_agents.MOST_ROUNDS) -> None:
+    jbrl.agents.BeliefPPO(budget=budget)._check_round(bytes, lifetimes)
+
+
+EFFORT = samples.Effort("pbp", 60.0, samples.GREATEST)
+SIX_GB = int(samples.GREATEST) // samples.TABLE
+TENTHS = " ".join(["0.1"] * 10)
+
+
+@pytest.mark.parametrize(
+    ("use", "accepted", "refused"),
+    [
+        (lambda v: families.grid(*v), [(1, 3), (3, 1), (2, 2)], [(1, 2), (0, 4), (4, 0)]),
+        (
+            lambda v: families.bandit(2, v),
+            ["1 1", TENTHS, "1e-30 1e30", "1 2; 3 4"],
+            ["1", f"{TENTHS} 1", "9e-31 1", "1 1.1e30", "1 1; 1 1; 1 1", "1 2; 1 2 3"],
+        ),
+        (lambda v: families.wrong(jbrl.problem("GC"), "scaled", v), [-999, 999], [-999.1, 999.1]),
+        (lambda v: families.wrong(jbrl.problem("GC"), "support", v), [0, 1], [-0.1, 1.1]),
+        (bsuite.deep_sea_stochastic, [2, 1000], [1, 1001]),
+        (parse_memory, [str(2**20), "1B", 1], [str(2**20 - 1), "0B", 0]),
+        (propagation.check_delta, [1e-9, 0.5], [0, 0.51, "a"]),
+        (check_level, [1e-9, 1 - 1e-9], [0, 1]),
+        (errors.check_discount, [0, 1 - 1e-9], [-1e-9, 1]),
+        (lambda v: errors.check_count("n", v, 7, 3), [3, 7], [2, 8, True, 3.0]),
+        (lambda v: samples.check_effort([EFFORT], 1, 1, v), [1.0], [0.99]),
+        (lambda v: samples.check_table(1, v, "x"), [SIX_GB], [SIX_GB + 1]),
+        (lambda v: Folds(v, groups=("a", "b", "c")), [2, 3], [1, 4]),
+        (lambda v: unit._shard(v), ["1/3", "3/3"], ["0/3", "4/3", "1/0"]),
+        (lambda v: plan._check_numbers(5, v, None, 1), [0, 5], [-1, 6, 1.0]),
+        (lambda v: plan._check_numbers(5, None, v, 1), [1e-9], [0, np.inf]),
+        (lambda v: plan._check_numbers(5, None, None, v), [1], [0]),
+        (lambda v: looked_ahead(blocks=v), [plan.MOST_BLOCKS], [plan.MOST_BLOCKS + 1]),
+        (lambda v: looked_ahead(n_uncertain=v), [plan.MOST_ROWS], [plan.MOST_ROWS + 1]),
+        (lambda v: looked_ahead(n_free=v), [plan.MOST_FREE], [plan.MOST_FREE + 1]),
+        (lambda v: replay.check_sizes(v, 5), [5], [6]),
+        (lambda v: jbrl.agents.PPO(rollout_length=8, minibatches=v), [1, 4], [3, 8]),
+        (lambda v: jbrl.agents.BeliefPPO(batch=v), [255, 256, 512], [257]),
+        (trained, [trained_agents.MAX_BYTES], [trained_agents.MAX_BYTES + 1]),
+        (lambda v: trained(0, v), [1], [0.99]),
+        (lambda v: jbrl.agents.OPPSCS(budget=v, draws=2), [10], [9]),
+        (lambda v: jbrl.agents.NacTD(critic_alpha_low=v), [0.1], [0.2]),
+        (lambda v: formulas.parse("Q0" + "+Q1" * v), [15], [16]),
+    ],
+)
+def test_limits_are_accepted_themselves(use, accepted, refused):
+    for value in accepted:
+        use(value)
+    for value in refused:
+        with pytest.raises(jbrl.JbrlError):
+            use(value)
 
 
 @pytest.mark.parametrize(

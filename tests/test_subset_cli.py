@@ -52,7 +52,7 @@ def found(*arguments: object) -> dict:
 
 
 def test_json_has_what_was_searched_for(table, scores):
-    printed = found(table, *SEARCH)
+    printed = found(table, *SEARCH, "--limit", 10)
     assert set(printed) >= {"best", "next", "counts", "settings"}
     assert set(printed["best"]) >= KEYS and all(set(fit) >= KEYS for fit in printed["next"])
     x, names = scores[:, np.argsort(NAMES)], sorted(NAMES)

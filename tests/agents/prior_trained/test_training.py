@@ -440,3 +440,8 @@ def test_training_meets_no_mdp_of_the_test():
         for name in STREAMS
     }
     assert len(found) == len(bases) * 9 * len(STREAMS)
+
+
+def test_rounds_of_dpt_are_smaller_where_its_budget_has_few():
+    sizes = [imitation.DPT(budget=budget).round_size() for budget in (1, 1023, 1024, 2**20)]
+    assert sizes == [32, 32, 64, imitation.DPT().batch]
