@@ -3,8 +3,8 @@ of units of three of them: `comparison` and `look-ahead`, which only these tests
 `paper-cpu`.
 
 `pins/returns.json` was written by the program before environments other than finite MDPs came in,
-but for two units: BEB with beta = 8 on Grid changed when the tie tolerance became that of a state,
-and Look-ahead came later.
+but for BEB with beta = 8 on Grid and eight units of PSRL, whose tie tolerance changed, and
+Look-ahead, which came later.
 Bits hang on the version of JAX, so with another version means are compared, within what a few
 decisions that tie can change.
 """

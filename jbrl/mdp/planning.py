@@ -42,7 +42,7 @@ class Solution:
     q: Array  # [S, A] float32
     residual: Array  # [] float32, greatest change in the last sweep
     sweeps: Array  # [] int32, Bellman sweeps or, of policy iteration, improvements done
-    policy: Array  # [S] int32, greedy, the action of lowest number among equals
+    policy: Array  # [S] int32, greedy, the action of lowest number among those that tie
 
 
 def lanes_expected(weights: Array, values: Array) -> Array:
@@ -205,20 +205,22 @@ def policy_iteration(
     start = jnp.maximum(jnp.asarray(start, jnp.int32), 0)
     consts = (transitions, rewards, jnp.asarray(discount, jnp.float32), start)
     policy = rewards.argmax(-1).astype(jnp.int32)
-    begin = (policy, rewards, jnp.float32(0), jnp.float32(jnp.inf), jnp.int32(0), jnp.bool_(True))
-    _, q, level, residual, improvements, _ = vectorize.while_active(
+    level, tolerance, residual = jnp.float32(0), jnp.zeros_like(rewards[:, 0]), jnp.float32(jnp.inf)
+    begin = (policy, rewards, level, tolerance, residual, jnp.int32(0), jnp.bool_(True))
+    _, q, level, tolerance, residual, improvements, _ = vectorize.while_active(
         _improving, _improve, begin, consts, lanes_last=True
     )
-    return Solution(q + level, residual, improvements, q.argmax(-1).astype(jnp.int32))
+    ties = q >= q.max(-1, keepdims=True) - tolerance[:, None]
+    return Solution(q + level, residual, improvements, ties.argmax(-1).astype(jnp.int32))
 
 
 def _improving(carry: tuple[Any, ...], _: tuple[Any, ...]) -> Array:
-    return carry[5]
+    return carry[6]
 
 
 @vectorize.over_lanes
 def _improve(carry: tuple[Any, ...], consts: tuple[Any, ...]) -> tuple[Any, ...]:
-    policy, q, _, _, improvements, _ = carry
+    policy, q, _, _, _, improvements, _ = carry
     transitions, rewards, discount, start = consts
     values, level, tolerance = lanes_evaluate(transitions, rewards, policy, discount, start)
     less = rewards - lanes_left_out(discount, level)[None, None]
@@ -239,7 +241,7 @@ def _improve(carry: tuple[Any, ...], consts: tuple[Any, ...]) -> tuple[Any, ...]
         q.shape[0],
     )
     policy = jnp.where(better, first.astype(jnp.int32), policy)
-    return policy, q, level, residual, improvements + 1, again
+    return policy, q, level, tolerance, residual, improvements + 1, again
 
 
 def lanes_evaluate(

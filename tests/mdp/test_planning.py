@@ -119,6 +119,19 @@ def test_patience_costs_policy_iteration_nothing():
     np.testing.assert_allclose(got.q, expected, rtol=0, atol=1e-4 * abs(expected).max())
 
 
+def test_policy_iteration_follows_the_first_of_the_actions_that_tie():
+    """In exact arithmetic they are equal, in float32 often not, by rounding: rows are random, but
+    all states pay alike; or two actions lead to twins, states that differ in the order of actions.
+    """
+    alike = random_mdps(4, 3, number=32)[0]
+    twins = alike.copy()
+    twins[:, 0], twins[:, 2] = np.eye(4)[[1, 2, 0]], alike[:, 1, ::-1]
+    solve = jax.jit(jax.vmap(lambda p, r: planning.policy_iteration(p, r, DISCOUNT).policy))
+    np.testing.assert_array_equal(solve(alike, (alike * np.float32(0.7)).sum(-1)), 0)
+    paid = np.float32([[0.1], [0.3], [0.3], [0.7]]) * twins.sum(-1)
+    np.testing.assert_array_equal(np.asarray(solve(twins, paid))[:, 0], 0)
+
+
 def test_not_a_number_ends_the_loops():
     transitions, rewards = (v[0] for v in random_mdps(3, 2))
     bad = np.full_like(rewards, np.nan)

@@ -337,7 +337,7 @@ class PSRL(HasCost, Agent[DirichletPrior, PSRLState]):
     An action is thus played as often as it is thought likely to be optimal; keeping to one sample
     for a while is what lets exploration reach distant states. The first MDP is drawn from the
     prior, at the first decision. Osband, Russo and Van Roy 2013, who sample at the start of each
-    episode; Strens 2000 for trajectories without episodes.
+    episode; Strens 2000 for trajectories without episodes. Of actions that tie the first is played.
 
     Every `period` decisions: S^2 A gamma variates and the solution of one MDP; O(S) for the others.
     """
@@ -345,7 +345,7 @@ class PSRL(HasCost, Agent[DirichletPrior, PSRLState]):
     period: int = parameter(5, "decisions between two samples", low=1, high=2**30)
 
     requires = BAYESIAN
-    version = 2
+    version = 3
 
     def cost(self, prior: DirichletPrior) -> Cost:
         """Count one step for each probability drawn."""
