@@ -60,11 +60,13 @@ def add_transition(
     Args:
       extra: what the gain of (x, u) grows by besides the reward.
     """
-    n_states, n_actions = belief.plan.q.shape
-    gain = (
-        vectorize.get_entry(belief.rewards.reshape(-1), (x * n_actions + u) * n_states + y) + extra
-    )
+    gain = _reward(belief, x, u, y) + extra
     return dataclasses.replace(belief, plan=incremental.add_transition(belief.plan, x, u, y, gain))
+
+
+def _reward(belief: Belief, x: Array, u: Array, y: Array) -> Array:
+    n_states, n_actions = belief.plan.q.shape
+    return vectorize.get_entry(belief.rewards.reshape(-1), (x * n_actions + u) * n_states + y)
 
 
 def improve(belief: Belief) -> Belief:
@@ -139,6 +141,7 @@ class VDBEState:
     x: Array  # [] int32, where the last transition started
     action: Array  # [] int32, what was done there
     before: Array  # [] float32, its value before that transition was learned
+    moves: Array  # [] bool, whether that transition changes the value
 
 
 @register_agent("VDBE-e-Greedy", cite="tokic2010")
@@ -152,8 +155,9 @@ class VDBE(Stepwise[Belief, VDBEState]):
         f = (1 - e) / (1 + e),   e = exp(-|Q'(x, u) - Q(x, u)| / sigma)
         epsilon(x) <- delta f + (1 - delta) epsilon(x)
 
-    Tokic 2010, equations 5 and 6, who recommends delta = 1 / A. (The program published with
-    Castronovo et al. 2016 changes epsilon in all states at once.)
+    Tokic 2010, equations 5 and 6, who recommends delta = 1 / A. A transition that is worth Q(x, u),
+    up to rounding, changes no value. (The program published with Castronovo et al. 2016 changes
+    epsilon in all states at once.)
 
     One decision costs a few sweeps of S^2 A multiplications.
     """
@@ -169,14 +173,15 @@ class VDBE(Stepwise[Belief, VDBEState]):
     epsilon0: float = parameter(1.0, "initial probability of a random action", low=0.0, high=1.0)
 
     requires = BAYESIAN
-    version = 2
+    version = 3
 
     def train(self, key: Array, prior: DirichletPrior) -> Belief:
         return prior_belief(prior.mdps, prior.discount)
 
     def reset(self, key: Array, knowledge: Belief) -> VDBEState:
         epsilons = jnp.full(knowledge.plan.q.shape[0], self.epsilon0, jnp.float32)
-        return VDBEState(knowledge, epsilons, jnp.int32(0), jnp.int32(0), jnp.float32(0))
+        zero = jnp.int32(0)
+        return VDBEState(knowledge, epsilons, zero, zero, jnp.float32(0), jnp.bool_(False))
 
     def act(self, key: Array, state: VDBEState, observation: Array) -> tuple[Array, VDBEState]:
         epsilon = vectorize.get_entry(state.epsilons, observation)
@@ -184,17 +189,25 @@ class VDBE(Stepwise[Belief, VDBEState]):
 
     def add_transition(self, state: VDBEState, transition: Transition) -> VDBEState:
         x, action, y = transition.observation, transition.action, transition.next_observation
-        new = (x, action, _value(state.belief, x, action))
-        kept = (
-            jnp.where(self.converged(state), v, old)
-            for v, old in zip(new, (state.x, state.action, state.before), strict=True)
+        plan, value = state.belief.plan, _value(state.belief.plan, x, action)
+        # rounding errors of Q' - Q grow with the horizon, those of what the transition is worth not
+        worth = (
+            _reward(state.belief, x, action, y)
+            + plan.discount * vectorize.get_entry(plan.values, y)
+            - (1 - plan.discount) * plan.level
         )
+        moves = jnp.abs(worth - value) > vectorize.get_entry(plan.tolerance, x)
+        new = (x, action, value + plan.level, moves)
+        old = (state.x, state.action, state.before, state.moves)
+        ready = self.converged(state)
+        kept = (jnp.where(ready, v, was) for v, was in zip(new, old, strict=True))
         return VDBEState(add_transition(state.belief, x, action, y), state.epsilons, *kept)
 
     def improve(self, state: VDBEState) -> VDBEState:
         belief = improve(state.belief)
-        change = jnp.abs(_value(belief, state.x, state.action) - state.before)
-        surprise = jnp.tanh(change / (2 * self.sigma))  # f above
+        after = _value(belief.plan, state.x, state.action) + belief.plan.level
+        change = jnp.abs(after - state.before)
+        surprise = jnp.where(state.moves, jnp.tanh(change / (2 * self.sigma)), 0.0)  # f above
         weight = jnp.where(self.delta > 0, self.delta, jnp.float32(1 / belief.plan.q.shape[1]))
         here = vectorize.get_entry(state.epsilons, state.x)
         learned = ~self.converged(state) & incremental.converged(belief.plan)
@@ -207,9 +220,9 @@ class VDBE(Stepwise[Belief, VDBEState]):
         return incremental.converged(state.belief.plan)
 
 
-def _value(belief: Belief, x: Array, action: Array) -> Array:
-    plan = belief.plan
-    return vectorize.get_entry(plan.q.reshape(-1), x * plan.q.shape[1] + action) + plan.level
+def _value(plan: Plan, x: Array, action: Array) -> Array:
+    """Return Q(x, u), less the level."""
+    return vectorize.get_entry(plan.q.reshape(-1), x * plan.q.shape[1] + action)
 
 
 @register_agent("Soft-max", cite="castronovo2016")

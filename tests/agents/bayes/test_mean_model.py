@@ -179,16 +179,21 @@ def test_epsilon_of_vdbe_follows_the_change_of_value_where_it_happened(delta, we
     )
 
 
-@pytest.mark.slow
-def test_a_certain_transition_lets_epsilon_of_vdbe_decay():
-    """It changes no value: epsilon decays by 1 - 1/A."""
-    concentrations = np.tile(np.array([[0.0, 1], [1, 0]])[:, None], (1, 2, 1))
-    agent = as_arrays(VDBE())
-    prior = DirichletPrior(distribution(concentrations, concentrations), jnp.float32(0.9), 10)
+@pytest.mark.parametrize("discount", [0.95, 0.999])
+def test_a_certain_transition_lets_epsilon_of_vdbe_decay(discount):
+    """It changes no value, however small a change calls for exploration: epsilon decays by 1 - 1/A.
+
+    As does one that may lead elsewhere, to where things are worth as much.
+    """
+    concentrations = np.full((4, 2, 4), 0.7) * np.eye(4)[[[1, 2], [3, 3], [3, 3], [0, 0]]]
+    concentrations[0, 1, [1, 2]] = 0.7, 1.9
+    rewards = np.full((4, 2, 4), 0.3) * np.array([1, 2, 2, 0.7])[:, None, None]
+    agent = as_arrays(VDBE(sigma=1e-6))
+    prior = DirichletPrior(distribution(concentrations, rewards), jnp.float32(discount), 10)
     state = BEGIN(agent, prior)
-    np.testing.assert_array_equal(state.epsilons, [1, 1])
-    state = OBSERVE(agent, state, transition(0, 1, 1, 1))
-    np.testing.assert_allclose(state.epsilons, [0.5, 1], atol=1e-5)
+    for x, action, y in [(0, 0, 1), (1, 1, 3), (3, 0, 0), (0, 1, 2), (2, 0, 3), (3, 0, 0)] * 4:
+        state = OBSERVE(agent, state, transition(x, action, y))
+    np.testing.assert_array_equal(state.epsilons, 0.5 ** np.array([8, 4, 4, 8]))
 
 
 @pytest.mark.parametrize(
