@@ -92,7 +92,7 @@ def simulate(
 
     Args:
       agent: a budget that JAX traces, such as `simulations`, is cut to the capacity that the agent
-        is made with, such as `max_simulations`.
+        is made with, such as `max_simulations`; of BOSS, more models than `max_models` are a fault.
       environment: a problem, whose environment number `index` is played, or an environment.
       key: of the seed, as `problem.key(seed)` returns it.
       index: [] int32.

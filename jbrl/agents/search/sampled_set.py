@@ -20,7 +20,7 @@ from jbrl.mdp.dirichlet import add_count, count_transition
 from jbrl.mdp.mdp import expected_rewards
 from jbrl.mdp.planning import TIE_TOLERANCE
 from jbrl.problems.prior import DirichletPrior
-from jbrl.rollout.contract import BAYESIAN, Agent, Cost, HasCost, Transition
+from jbrl.rollout.contract import BAYESIAN, NO_ACTION, Agent, Cost, HasCost, Transition
 
 
 @record
@@ -198,15 +198,17 @@ class BOSS(SampledSet):
     sampled: int = parameter(10, "K, models drawn from the posterior", low=1, high=2**20)
     known: int = parameter(5, "B, times that a pair has to be tried to be known", low=1, high=2**24)
     max_models: int = parameter(
-        16, "capacity for models, raised to what is needed", low=1, high=2**20, static=True
+        16,
+        "capacity for models, raised to what is needed; no decision where JAX traces more",
+        low=1,
+        high=2**20,
+        static=True,
     )
 
     renews = False
 
     def __post_init__(self) -> None:
-        """Make capacity for the models where their number is known: not for a traced one, which is
-        cut to the capacity there is.
-        """
+        """Make capacity for the models where their number is known: not for a traced one."""
         if type(self.sampled) is int:
             raise_capacity(self, "max_models", round_up(self.sampled))
 
@@ -218,6 +220,10 @@ class BOSS(SampledSet):
         # All samples of a row with a single possible outcome are the same.
         certain = (counts > 0).sum(-1, dtype=jnp.int32) == 1
         return jnp.where(certain, 1.0, jnp.asarray(self.sampled, jnp.float32))
+
+    def choose(self, state: SampledSetState, x: Array, uniform: Array) -> Array:
+        fits = jnp.asarray(self.sampled) <= self.capacity
+        return jnp.where(fits, super().choose(state, x, uniform), NO_ACTION)
 
     def renewing(self, counts: Array) -> float:
         return 1 / (10 + self.known)

@@ -23,7 +23,7 @@ from jbrl.mdp.dirichlet import distribution
 from jbrl.play import compilation
 from jbrl.problems.lookup import problem
 from jbrl.problems.prior import DirichletPrior
-from jbrl.rollout.contract import as_arrays
+from jbrl.rollout.contract import NO_ACTION, as_arrays
 from tests.reference.trajectories import KEY, decisions, prior_of, transition, word_disagreements
 
 draw_rows = jax.jit(sampling.dirichlet)
@@ -89,6 +89,15 @@ def test_boss_agrees_with_its_twin():
     wrong, solved = word_disagreements(BOSS(**numbers), twin, "GC", "GC")
     assert wrong == []
     assert 3 * 2 < solved < 3 * 16  # at the start, and once at most for each of the 15 pairs
+
+
+def test_more_models_than_boss_has_capacity_for_are_no_decision():
+    state = jax.jit(BOSS().reset)(KEY, prior_of("GC"))
+    chosen = jax.jit(
+        jax.vmap(lambda n: BOSS(sampled=n).choose(state, jnp.int32(0), jnp.float32(0)))
+    )
+    np.testing.assert_array_equal(chosen(jnp.array([10, 16, 17])), [0, 0, NO_ACTION])
+    assert BOSS(sampled=17).max_models == 32
 
 
 def test_variances_are_those_of_the_dirichlet_distribution():
