@@ -74,14 +74,21 @@ def test_limits_that_messages_name_are_accepted(name, value):
 
 
 @pytest.mark.parametrize(
-    ("algorithm", "name"),
-    [("BEB", "beta"), ("SBOSS", "epsilon"), ("OPPS-DS", "c"), ("BAMCP", "exploration")],
+    ("algorithm", "name", "value", "most"),
+    [
+        ("SBOSS", "epsilon", 1e39, "3.4e+38"),
+        ("OPPS-DS", "c", 1e39, "3.4e+38"),
+        ("BEB", "beta", 1e38, "1e+30"),
+        ("BEB-published", "beta", 1e38, "1e+30"),
+        ("Look-ahead", "beta", 1e38, "1e+30"),
+        ("BAMCP", "exploration", 1e38, "1e+30"),
+    ],
 )
-def test_no_agent_runs_with_an_infinite_parameter(algorithm, name):
-    with pytest.raises(
-        JbrlError, match=rf"{name} = 1e\+39: expected a number from .* up to 3\.4e\+38"
-    ):
-        check_parameters(AGENTS[algorithm].agent, {name: 1e39}, "study")
+def test_no_agent_runs_with_a_parameter_that_overflows(algorithm, name, value, most):
+    given, most = re.escape(f"{name} = {value}"), re.escape(most)
+    expected = rf"{given}: expected a number from \S+ up to {most}$"
+    with pytest.raises(JbrlError, match=expected):
+        check_parameters(AGENTS[algorithm].agent, {name: value}, "study")
 
 
 @pytest.mark.parametrize(

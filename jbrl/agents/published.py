@@ -16,7 +16,7 @@ from jbrl.agents.search.sampled_set import SBOSS, SampledSetState, has_moved, va
 from jbrl.base.parameters import parameter
 from jbrl.base.pytree import record
 from jbrl.mdp import planning, sampling
-from jbrl.mdp.dirichlet import count_transition, mean_transitions
+from jbrl.mdp.dirichlet import GREATEST, count_transition, mean_transitions
 from jbrl.mdp.mdp import expected_rewards
 from jbrl.problems.prior import DirichletPrior
 from jbrl.rollout.contract import BAYESIAN, Agent, Cost, HasCost, Transition
@@ -61,7 +61,9 @@ class TruncatedBEB(Planner):
     score. Castronovo et al. 2016, section 5.1.8. One decision costs as much as BEB.
     """
 
-    beta: float = parameter(2.0, "weight of the bonus, of which the integer part counts", low=0.0)
+    beta: float = parameter(
+        2.0, "weight of the bonus, of which the integer part counts", low=0.0, high=GREATEST
+    )
 
     def train(self, key: Array, prior: DirichletPrior) -> Belief:
         return self._truncated().train(key, prior)

@@ -16,7 +16,7 @@ from jbrl.base.pytree import record
 from jbrl.mdp import incremental
 from jbrl.mdp.backward import Table, make_table, mean_values
 from jbrl.mdp.counts import Cell, Layers
-from jbrl.mdp.dirichlet import distribution
+from jbrl.mdp.dirichlet import GREATEST, distribution
 from jbrl.mdp.model import make_model
 from jbrl.problems.prior import DirichletPrior
 from jbrl.rollout.contract import (
@@ -113,7 +113,7 @@ class LookAheadAgent(OfflineSearch, Agent[None, None]):
     decisions: int = parameter(
         DEEPEST, "decisions to look ahead, at most", low=0, high=DEEPEST, static=True
     )
-    beta: float = parameter(0.0, "weight of the bonus afterwards", low=0.0)
+    beta: float = parameter(0.0, "weight of the bonus afterwards", low=0.0, high=GREATEST)
 
     requires = BAYESIAN
     version = 2

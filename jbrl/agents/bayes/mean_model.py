@@ -18,7 +18,7 @@ from jbrl.base.parameters import parameter
 from jbrl.base.pytree import record
 from jbrl.environments.environment import Tabular
 from jbrl.mdp import incremental, sampling
-from jbrl.mdp.dirichlet import DirichletMDPs
+from jbrl.mdp.dirichlet import GREATEST, DirichletMDPs
 from jbrl.mdp.incremental import Plan
 from jbrl.mdp.mdp import expected_rewards
 from jbrl.problems.prior import DirichletPrior
@@ -279,7 +279,7 @@ class BEB(Planner):
     multiplications.
     """
 
-    beta: float = parameter(2.0, "weight of the bonus", low=0.0)
+    beta: float = parameter(2.0, "weight of the bonus", low=0.0, high=GREATEST)
     bonus: str = parameter("pair", "what the bonus counts", choices=("pair", "transition"))
 
     def train(self, key: Array, prior: DirichletPrior) -> Belief:

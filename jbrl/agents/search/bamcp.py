@@ -13,7 +13,7 @@ from jbrl.agents.search.uct import Kept, SearchTask
 from jbrl.base.errors import JbrlError
 from jbrl.base.parameters import check_capacity, parameter, raise_capacity, round_up
 from jbrl.base.pytree import record
-from jbrl.mdp.dirichlet import add_count
+from jbrl.mdp.dirichlet import GREATEST, add_count
 from jbrl.problems.prior import DirichletPrior
 from jbrl.rollout.contract import BAYESIAN, Agent, Cost, HasCost, Transition
 from jbrl.vectorize import native
@@ -98,7 +98,7 @@ class BAMCP(HasCost, Agent[DirichletPrior, BAMCPState]):
 
     simulations: int = parameter(500, "K, simulations for each decision", low=1, high=2**24)
     depth: int = parameter(15, "steps that a simulation looks ahead", low=1, high=2**20)
-    exploration: float = parameter(3.0, "c, weight of the confidence bound", low=0.0)
+    exploration: float = parameter(3.0, "c, weight of the confidence bound", low=0.0, high=GREATEST)
     scaled: bool = parameter(False, "multiply c by the range of the return of a simulation")
     rollout: str = parameter(
         "q-learning",

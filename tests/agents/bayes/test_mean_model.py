@@ -27,6 +27,7 @@ from jbrl.environments.environment import Tabular
 from jbrl.mdp import incremental
 from jbrl.mdp.dirichlet import DirichletMDPs, distribution
 from jbrl.mdp.mdp import MDP
+from jbrl.mdp.planning import GREATEST_DISCOUNT
 from jbrl.problems.lookup import problem
 from jbrl.problems.prior import DirichletPrior
 from jbrl.rollout.contract import Agent, Stepwise, as_arrays
@@ -222,6 +223,13 @@ def test_bonus_of_beb(agent, seen, expected):
     for x, u, y in seen:
         state = OBSERVE(agent, state, transition(x, u, y))
     np.testing.assert_allclose(state.plan.rewards, expected, rtol=1e-6)
+
+
+def test_the_greatest_bonus_can_be_planned_with():
+    agent = as_arrays(BEB(1e30, "transition"))
+    state = BEGIN(agent, prior_of("UGC", discount=GREATEST_DISCOUNT))
+    state = OBSERVE(agent, state, transition(0, 1, 1))
+    assert np.isfinite(state.plan.q).all() and state.plan.tolerance.max() < 1e30
 
 
 @pytest.mark.slow
