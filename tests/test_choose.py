@@ -16,6 +16,7 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 import jbrl.gymnasium
+from jbrl.agents import BAMCP, BFS3, BOSS, SBOSS
 from jbrl.agents.prior_trained.networks import Gru
 from jbrl.agents.prior_trained.rl2 import RecurrentPolicy
 from jbrl.agents.registry import AGENTS
@@ -34,7 +35,7 @@ from jbrl.problems.lookup import problem
 from jbrl.problems.problem import DirichletProblem
 from jbrl.racer import FRESH, Clock, Kept, OutOfTimeError, OverLimitError, Racer, Times
 from jbrl.stats.race import Race
-from jbrl.study.portfolio import Candidate, candidate, portfolio
+from jbrl.study.portfolio import Candidate, candidate, portfolio, setting_name
 from jbrl.verdict import Verdict
 
 EXAMPLES = Path(__file__).parents[1] / "docs/examples"
@@ -214,6 +215,16 @@ def test_candidates_may_be_those_of_a_study(tmp_path):
     rules = TINY | {"online": "1e-12 s", "epsilon": np.float32(0.2)}
     choice = jbrl.choose("GC(n_states=3)", candidates=["Random", "BEB"], **rules)
     assert [one.name for one in choice.standings] == ["BEB"]
+
+
+def test_names_of_settings_leave_out_capacities_that_the_agent_has_made():
+    agents = SBOSS(max_samples=16), BOSS(sampled=40), BFS3(1000, root="single"), BAMCP()
+    assert [setting_name(agent) for agent in agents] == [
+        "SBOSS(max_samples=16)",
+        "BOSS(sampled=40)",
+        "BFS3(trajectories=1000, root=single)",
+        "BAMCP",
+    ]
 
 
 def test_a_portfolio_suits_the_problem_and_its_limits():

@@ -150,13 +150,15 @@ def readable(table: "pd.DataFrame", units: "pd.DataFrame") -> "pd.DataFrame":
     Args:
       units: of the study.
     """
-    from jbrl.stats.table import parameters_text, varied
+    from jbrl.stats.table import setting_texts
 
-    shown = {name: varied(rows["parameters"]) or [] for name, rows in units.groupby("algorithm")}
+    settings = {
+        name: setting_texts(rows["parameters"], []) for name, rows in units.groupby("algorithm")
+    }
     for who, parameters in (("algorithm", "parameters"), ("other", "other_parameters")):
         if who in table.columns:
             texts = [
-                parameters_text(p, shown[a]) if p else ""
+                settings[a][p] if p else ""
                 for a, p in zip(table[who], table[parameters], strict=True)
             ]
             table = table.assign(**{parameters: texts})

@@ -15,7 +15,7 @@ from jbrl.report.text import MDPS, Rules, Terms, count, decimals_for, listing, s
 from jbrl.report.text import named as named_agent
 from jbrl.stats.brackets import Bracket
 from jbrl.stats.paired_test import best_and_tied, rank
-from jbrl.stats.table import check_columns, check_returns, parameters_text, rows_of, varied
+from jbrl.stats.table import check_columns, check_returns, rows_of, setting_texts
 from jbrl.stats.time_bounds import BUSY, CALL, SPREADS, Contest, busyness, resolved, stepped
 
 _TIMES = ("offline_seconds", "online_seconds", "latency_seconds", "compile_seconds")
@@ -301,9 +301,9 @@ def _named(scores: pd.DataFrame, named: Mapping[str, Sequence[str]]) -> pd.DataF
     algorithm differ; of an only agent, those that are `named`.
     """
     by_algorithm = scores.groupby("algorithm", sort=False)["parameters"]
-    shown = {name: varied(own) or named.get(name) for name, own in by_algorithm}
+    texts = {name: setting_texts(own, named.get(name)) for name, own in by_algorithm}
     agents = list(zip(scores["algorithm"], scores["parameters"], strict=True))
-    settings = [parameters_text(parameters, shown[name]) for name, parameters in agents]
+    settings = [texts[name][parameters] for name, parameters in agents]
     labels = list(map(named_agent, scores["algorithm"].astype(str), settings))
     reasons = scores["reason"].fillna("").astype(str) if "reason" in scores.columns else ""
     places = np.arange(len(scores))

@@ -19,7 +19,7 @@ from jbrl.report.axes import DASHED, INK, WIDTH, Drawing, Style, Styles, drawn, 
 from jbrl.report.files import write_document
 from jbrl.report.text import count, slug
 from jbrl.stats.sensitivity import CURVES, MEASURES, SHARES, WHO
-from jbrl.stats.table import parameters_text, symbol, varied
+from jbrl.stats.table import setting_texts, symbol
 
 WORDS = doc.prose("sensitivity")
 ACROSS = 2  # panels beside each other
@@ -199,7 +199,7 @@ def _name(row: Mapping[str, Any], shares: pd.DataFrame) -> str:
     mine = shares[shares["algorithm"] == row["algorithm"]]["parameters"].unique()
     if len(mine) == 1:
         return str(row["algorithm"])
-    return f"{row['algorithm']} ({parameters_text(row['parameters'], varied(mine))})"
+    return f"{row['algorithm']} ({setting_texts(mine)[row['parameters']]})"
 
 
 def _table(number: int, shares: pd.DataFrame) -> doc.Table:

@@ -62,19 +62,38 @@ def agent_names(agents: Iterable[tuple[str, str]]) -> dict[tuple[str, str], str]
         settings.setdefault(algorithm, {})[parameters] = None
     names = {}
     for algorithm, mine in settings.items():
-        shown = varied(mine)
-        for parameters in mine:
-            text = parameters_text(parameters, shown).replace(", ", "; ") if len(mine) > 1 else ""
+        for parameters, text in setting_texts(mine).items():
+            text = text.replace(", ", "; ") if len(mine) > 1 else ""
             names[algorithm, parameters] = f"{algorithm}({text})" if text else algorithm
     return names
 
 
-def parameters_text(parameters: str, shown: Sequence[str] | None = None) -> str:
+def setting_texts(
+    parameters: Iterable[str], otherwise: Sequence[str] | None = None
+) -> dict[str, str]:
+    """Return a text for each setting of one algorithm: the parameters in which they differ, with as
+    many digits as distinguish them.
+
+    Args:
+      otherwise: names to show of an only setting, as `shown` of `parameters_text`.
+    """
+    settings = list(dict.fromkeys(parameters))
+    shown = varied(settings) or otherwise
+    texts = {p: parameters_text(p, shown) for p in settings}
+    if len(set(texts.values())) < len(settings):
+        texts = {p: parameters_text(p, shown, exactly=True) for p in settings}
+    return texts
+
+
+def parameters_text(
+    parameters: str, shown: Sequence[str] | None = None, *, exactly: bool = False
+) -> str:
     """Write JSON text of parameters as `ε = 0.1, K = 500`; text that is no JSON object stays as it
     is.
 
     Args:
       shown: names to show; default: all but capacities that are left open.
+      exactly: write numbers with all digits instead of six.
     """
     try:
         values = json.loads(parameters)
@@ -88,7 +107,7 @@ def parameters_text(parameters: str, shown: Sequence[str] | None = None) -> str:
         if (not (name.startswith("max_") and v == 0) if shown is None else name in shown)
     }
     return ", ".join(
-        f"{symbol(name)} {'~' if isinstance(v, dict) else '='} {_value(v)}"
+        f"{symbol(name)} {'~' if isinstance(v, dict) else '='} {_value(v, exactly)}"
         for name, v in told.items()
     )
 
@@ -118,14 +137,15 @@ def symbol(name: str) -> str:
     return _GREEK[parts.group(1)] + parts.group(2).translate(_SUBSCRIPTS)
 
 
-def _value(value: object) -> str:
+def _value(value: object, exactly: bool) -> str:
     if isinstance(value, dict):  # a distribution
         return ", ".join(
-            f"{kind}({', '.join(map(_value, values))})" for kind, values in value.items()
+            f"{kind}({', '.join(_value(v, exactly) for v in values)})"
+            for kind, values in value.items()
         )
     if isinstance(value, bool):
         return "true" if value else "false"
-    return f"{value:g}" if isinstance(value, float) else str(value)
+    return f"{value:g}" if isinstance(value, float) and not exactly else str(value)
 
 
 def check_columns(table: pd.DataFrame, columns: Iterable[str], name: str) -> None:

@@ -133,17 +133,19 @@ def candidate(agent: Agent, protocol: Protocol, name: str = "") -> Candidate:
 
 
 def setting_name(agent: Agent) -> str:
-    """Return the name of an agent with the parameters that are not the defaults, capacities
-    apart.
+    """Return the name of an agent with the parameters that are not the defaults, apart from
+    capacities that it has made itself.
     """
     if isinstance(agent, MadeOfWeights):
         return type(agent).__name__
     played: Any = played_agent(agent)
     defaults = {f.name: f.default for f in dataclasses.fields(played)}
+    capacities = [name for name in defaults if name.startswith("max_")]
+    free = {name: getattr(played, name) for name in defaults if name not in capacities}
+    own = type(played)(**free) if capacities else played
+    usual = defaults | {name: getattr(own, name) for name in capacities}
     given = {
-        name: value
-        for name, value in plain_parameters(agent).items()
-        if value != defaults.get(name) and not name.startswith("max_")  # capacities
+        name: value for name, value in plain_parameters(agent).items() if value != usual.get(name)
     }
     values = ", ".join(f"{name}={value}" for name, value in given.items())
     return f"{shown_name(agent)}({values})" if values else shown_name(agent)

@@ -70,6 +70,19 @@ def test_parameters():
     assert table.parameters_text("[1]") == "[1]"
 
 
+def test_settings_that_six_digits_do_not_tell_apart_have_all():
+    texts = [f'{{"tau": {tau}, "c": 1}}' for tau in ("0.1234567", "0.12345671", "1")]
+    assert list(table.setting_texts(texts).values()) == ["τ = 0.1234567", "τ = 0.12345671", "τ = 1"]
+    drawn = [f'{{"tau": {{"uniform": [0.1, {high}]}}}}' for high in ("1000001.5", "1000002.5")]
+    names = table.agent_names(("A", text) for text in (*drawn, "by hand"))
+    assert sorted(names.values()) == [
+        "A(by hand)",
+        "A(τ ~ uniform(0.1; 1000001.5))",
+        "A(τ ~ uniform(0.1; 1000002.5))",
+    ]
+    assert table.setting_texts(texts[:1], []) == {texts[0]: ""}
+
+
 @pytest.mark.parametrize(
     ("name", "words"),
     [
