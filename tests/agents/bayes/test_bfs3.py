@@ -208,10 +208,17 @@ def test_what_is_seen_is_counted():
 
 def test_the_trees_of_a_decision_share_its_trajectories(monkeypatch):
     seen, state = [], BFS3().reset(KEY, prior())
-    monkeypatch.setattr(bfs3, "resampled", lambda decision, _: seen.append(decision.limits))
-    for trajectories, samples in ((12, 3), (2, 3)):
-        BFS3(trajectories, samples, 2)._values(jax.random.key_data(KEY), state, jnp.int32(0))
-    assert [int(each.trajectories) for each in seen] == [4, 1]
+    for kind in ("resampled", "single"):
+        keep = lambda decision, capacity, kind=kind: seen.append((kind, decision, capacity))  # noqa: E731
+        monkeypatch.setattr(bfs3, kind, keep)
+    for trajectories, root in ((12, "resampled"), (2, "resampled"), (12, "single")):
+        agent = BFS3(trajectories, 3, 2, root)
+        agent._values(jax.random.key_data(KEY), state, jnp.int32(0))
+    assert [(kind, int(each.limits.trajectories), *capacity) for kind, each, capacity in seen] == [
+        ("resampled", 4, 4, 3, 2),
+        ("resampled", 1, 1, 3, 2),
+        ("single", 12, 16, 3, 2),
+    ]
 
 
 def test_budgets_beyond_memory_are_refused_before_compilation():
@@ -233,3 +240,7 @@ def test_a_decision_costs_its_nodes_and_the_memory_of_the_trees_searched_at_once
         6 * 4 * 5 * (2.5 + 3 * 2 / 20) * (1 + cost.memory_bytes / (1 << 26))
     )
     assert (cost.fewest_lanes, BFS3(samples=100).cost(prior()).fewest_lanes) == (8, 3)
+    agent = BFS3(trajectories=12, samples=3, depth=5, root="single")
+    cost, each = agent.cost(prior()), bfs3.tree_bytes(agent._capacity, 3, 2)
+    assert (cost.memory_bytes, cost.fewest_lanes) == (each * 8, 8)  # one tree of each lane
+    assert cost.steps == pytest.approx(12 * 5 * (2.5 + 3 * 2 / 20) * (1 + 8 * each / (1 << 26)))
