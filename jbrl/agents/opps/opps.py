@@ -11,7 +11,7 @@ once it has been often enough, cut. How smooth the function is need not be known
 import functools
 import itertools
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -341,6 +341,16 @@ def _range(prior: DirichletPrior) -> float:
     return float(np.ptp(rewards)) * (1 - discount**prior.horizon) / (1 - discount)
 
 
+def _weighed(points: np.ndarray, names: Sequence[str], digits: int) -> list[str]:
+    """Write the weights of each of `points` as `0.3333 Q0 - 0.1111 Q2`."""
+    return [
+        " + ".join(f"{w:.{digits}g} {name}" for w, name in zip(point, names, strict=True)).replace(
+            "+ -", "- "
+        )
+        for point in points
+    ]
+
+
 @register_agent("OPPS-CS", cite="castronovo2016,valko2013")
 class OPPSCS(OfflineSearch, Agent[None, None]):
     """Weights of three Q-functions, chosen offline by optimistic optimisation on the prior.
@@ -413,19 +423,23 @@ class OPPSCS(OfflineSearch, Agent[None, None]):
 
     def arms(self, findings: Findings) -> dict[str, np.ndarray]:
         tree, names = self._tree(findings), features(self.variables)
-        centres = np.round(tree.centres, 4) + 0.0  # no -0
-        texts = [
-            " + ".join(f"{w:g} {name}" for name, w in zip(names, centre, strict=True))
-            for centre in centres
-        ]
-        tried = tree.counts > 0
+        # the middle part of a cell has its centre, up to rounding, and is the same strategy
+        centres = np.round(tree.centres / self.width, 12) + 0.0  # no -0
+        points, cells = np.unique(centres, axis=0, return_inverse=True)
+        cells = cells.reshape(-1)
+        counts = np.bincount(cells, tree.counts).astype(np.int64)
+        means = np.bincount(cells, tree.sums)[counts > 0] / counts[counts > 0]
+        chosen = np.arange(len(counts)) == cells[self._rules(0).best(tree)]
+        texts = _weighed(points * self.width, names, 4)
+        if len(set(texts)) < len(texts):
+            texts = _weighed(points * self.width, names, 12)
         return {
-            "strategy": np.array(texts)[tried],
-            "pulls": (tree.counts * self._draws)[tried],
-            "mean": tree.means[tried],
-            "std": np.full(int(tried.sum()), np.nan),
-            "discarded": np.zeros(int(tried.sum()), bool),
-            "chosen": (np.arange(len(tree.counts)) == self._rules(0).best(tree))[tried],
+            "strategy": np.array(texts)[counts > 0],
+            "pulls": counts[counts > 0] * self._draws,
+            "mean": means,
+            "std": np.full(len(means), np.nan),
+            "discarded": np.zeros(len(means), bool),
+            "chosen": chosen[counts > 0],
         }
 
     @property

@@ -111,7 +111,7 @@ def test_all_arms_failing_is_said():
         agent.strategy(findings)
 
 
-def test_weights_are_searched():
+def test_weights_are_searched(monkeypatch):
     """The mean return is greatest where w0 = 2/3 and w2 = -2/3, the centre of a cell of the first
     two cuts.
     """
@@ -133,6 +133,15 @@ def test_weights_are_searched():
     strategy, arms = agent.strategy(findings), agent.arms(findings)
     assert abs(strategy.w0 - 2 / 3) < 0.25 and abs(strategy.w2 + 2 / 3) < 0.25 and strategy.w1 == 0
     assert arms["pulls"].sum() == 60_000 and arms["chosen"].sum() == 1
+    assert len(set(arms["strategy"])) == len(arms["strategy"])  # a cell and its middle part are one
+    text = f"{strategy.w0:.4g} Q0 - {-strategy.w2:.4g} Q2"
+    assert arms["strategy"][arms["chosen"]].tolist() == [text]
+    monkeypatch.setattr(Sloping, "__call__", lambda self, agents, *_: -agents.weights[:, 0])
+    agent = OPPSCS("Q0", 60_000, 200, width=1e-5)
+    *_, findings = agent.search(1, prior_of("GC"), Sloping(), None)
+    arms = agent.arms(findings)
+    assert len(set(arms["strategy"])) == len(arms["strategy"]) > 9
+    assert "-6.667e-06 Q0" in arms["strategy"]
 
 
 @pytest.mark.parametrize(
