@@ -223,6 +223,8 @@ def test_bonus_of_beb(agent, seen, expected):
     for x, u, y in seen:
         state = OBSERVE(agent, state, transition(x, u, y))
     np.testing.assert_allclose(state.plan.rewards, expected, rtol=1e-6)
+    for x, values in enumerate(np.asarray(state.plan.q)):
+        assert values[int(agent.act(KEY, state, jnp.int32(x))[0])] == values.max()
 
 
 def test_the_greatest_bonus_can_be_planned_with():
