@@ -4,13 +4,14 @@ A source of scores is a file (`jbrl.stats.score_files`), results of a study or a
 (a folder or `jbrl.Results`), or a table in memory with the columns algorithm, environment, score.
 """
 
+import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pandas as pd
 
-from jbrl.base.errors import JbrlError, expect
+from jbrl.base.errors import JbrlError, JbrlWarning, expect
 from jbrl.base.schema import AGENT
 from jbrl.results import Results
 from jbrl.stats.evaluation import EvaluateOptions
@@ -278,6 +279,10 @@ def _study_table(folder: Path) -> tuple[pd.DataFrame, pd.DataFrame | None]:
     done = results.scores[results.scores["status"] == "done"]
     if done.empty:
         raise JbrlError(f"{folder}: no unit of this study is done: expected scores")
+    if len(done) < len(results.scores):
+        lacking = f"{len(results.scores) - len(done)} of {len(results.scores)} units"
+        text = f"{folder}: {lacking} are not done: means are over the others"
+        warnings.warn(text, JbrlWarning, stacklevel=2)
     means = done.groupby(list(AGENT), sort=False)["mean"].mean().reset_index()
     names = agent_names(zip(means["algorithm"], means["parameters"], strict=True))
     agents = means[["algorithm", "parameters"]].itertuples(index=False, name=None)

@@ -6,7 +6,7 @@ import pytest
 
 import jbrl
 from jbrl.analysis import _study_table, samples_from
-from jbrl.base.errors import JbrlError
+from jbrl.base.errors import JbrlError, JbrlWarning
 from jbrl.stats.evaluation.ranking import evaluate
 from jbrl.stats.evaluation.samples import samples_of
 from jbrl.stats.subset.preparation import Preparation
@@ -48,6 +48,9 @@ def test_agents_of_a_study_are_chosen_from_by_their_means_over_seeds(tmp_path):
         results.trajectories("GC", "Random")
     with pytest.raises(JbrlError, match=r"^0 units fit"):
         results.trajectories("GC", "Random", seed=2)
+    next((tmp_path / "units").glob("*.npz")).unlink()
+    with pytest.warns(JbrlWarning, match="1 of 6 units are not done: means are over the others"):
+        _study_table(tmp_path)
 
 
 def test_a_score_that_is_no_number_is_named(tmp_path):

@@ -163,7 +163,7 @@ def prepare(
 
 def _check_duplicates(table: pd.DataFrame, policy: str, name: str, notes: list[str]) -> None:
     """Refuse several scores for one algorithm and environment without a rule for them; note those
-    that are equal.
+    that are equal, and means of fewer scores than others.
     """
     check_choice("subset: duplicates", policy, DUPLICATES)
     twice = table[table.duplicated(CELL, keep=False)]
@@ -180,6 +180,13 @@ def _check_duplicates(table: pd.DataFrame, policy: str, name: str, notes: list[s
         notes.append(
             f"{len(spread) - len(different)} cells of the score table occur several times "
             "with the same score; one is kept"
+        )
+    sizes = table.groupby(CELL).size()
+    fewer = int((sizes < sizes.max()).sum())
+    if fewer and policy == "mean":
+        notes.append(
+            f"{fewer} of {len(sizes)} cells are means of fewer than {sizes.max()} scores, some of "
+            f"{sizes.min()}: they are less certain, and count as much"
         )
 
 

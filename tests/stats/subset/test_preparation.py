@@ -126,7 +126,10 @@ def test_equal_duplicates_are_kept_once_and_others_need_a_rule():
     with pytest.raises(JbrlError, match=message):
         prepare(other, Preparation(target="mean"))
     for rule, value in (("first", 6), ("last", 100), ("mean", 53)):
-        assert prepare(other, Preparation(target="mean", duplicates=rule)).normalised[3, 3] == value
+        chosen = prepare(other, Preparation(target="mean", duplicates=rule))
+        assert chosen.normalised[3, 3] == value
+        uneven = [text for text in chosen.warnings if "means of fewer than 2 scores" in text]
+        assert bool(uneven) == (rule == "mean")
 
 
 @pytest.mark.parametrize(
