@@ -80,6 +80,11 @@ def lines(state: "Status", folder: Path) -> list[str]:
         text.append(f"  failed   {unit}: {reason.partition(chr(10))[0]}")
     if len(state.failed) > FAILURES:
         text.append(f"  failed   … and {len(state.failed) - FAILURES} more")
+    if state.outside:
+        text.append(
+            f"  done     with {', '.join(state.outside)} as the source was then: if it has "
+            "changed, 'jbrl run' plays anew"
+        )
     alone = state.seconds_left is None
     text += [f"  running  {_work(w, alone=alone)}" for w in state.workers if w.alive]
     text += [

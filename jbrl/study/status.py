@@ -6,6 +6,7 @@ DIR/slurm/JOB.json   one submission: its tasks, and the units of each
 Needs no more of SLURM than `squeue`: there may be no accounting.
 """
 
+import re
 import socket
 import subprocess
 import time
@@ -26,6 +27,7 @@ ACTIVE = (
 SQUEUE_SECONDS = 30.0  # squeue may take
 # what squeue says, as an error, when it is asked for one job only that has ended long ago
 UNKNOWN_JOB = "Invalid job id"
+OUTSIDE = re.compile(r"[^\W\d][\w.]*:[^\W\d]\w*")  # `module:Class` in the name of a problem
 
 
 class Submitted(NamedTuple):
@@ -158,6 +160,9 @@ class Status:
     # running nor queued
     seconds_left: float | None
     unheard: bool  # SLURM was given tasks, and does not answer here
+    # classes outside jbrl that units which are done have played, `module:Class`: their source may
+    # have changed since
+    outside: tuple[str, ...] = ()
 
     @property
     def active(self) -> bool:
@@ -237,6 +242,7 @@ class Observer:
             if work is not None and held >= set(left)
             else None,
             unheard=answer is None,
+            outside=_outside(unit for unit in manifest["units"] if unit["id"] in self._done),
         )
 
     def _reasons(self, ids: list[str]) -> dict[str, str]:
@@ -268,6 +274,11 @@ class Observer:
             left=tuple(id for id in note["left"] if id in labels and id not in self._done),
             seconds_left=note.get("seconds_left"),
         )
+
+
+def _outside(units: Iterable[Mapping[str, Any]]) -> tuple[str, ...]:
+    texts = {unit[name] for unit in units for name in ("algorithm", "prior", "test")}
+    return tuple(sorted({name for text in texts for name in OUTSIDE.findall(text)}))
 
 
 def _alive(note: dict[str, Any], now: float, states: dict[str, JobState]) -> bool:

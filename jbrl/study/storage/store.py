@@ -81,7 +81,7 @@ class Store:
         `versions`, `machine`.
 
         Raises:
-          StoreError: there is none, or it cannot be read.
+          StoreError: there is none, it is that of an archive, or it cannot be read.
         """
         try:
             return read_manifest(self._manifest_path)
@@ -91,6 +91,11 @@ class Store:
                 f"{self.folder}' makes them)"
             ) from None
         except files.DamagedError as error:
+            if (self.folder / ARCHIVED).is_file():
+                raise StoreError(
+                    f"{self.folder}: an archive of a study, where nothing runs: 'jbrl scores "
+                    f"{self.folder}' prints its units"
+                ) from None
             raise StoreError(
                 f"{self._manifest_path}: damaged ({error}): run the study again, which writes it "
                 "anew; results are kept"

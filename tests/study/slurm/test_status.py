@@ -292,6 +292,17 @@ def test_as_json(folder):
     assert found["workers"][0]["n"] == 4
 
 
+def test_classes_that_may_have_changed_are_named(folder):
+    manifest = store_module.Store(folder).manifest()
+    for unit in manifest["units"]:
+        unit |= {"prior": "walls.long:Corridor", "test": "walls.long:Corridor(length=4)"}
+    (folder / "study.json").write_bytes(pack_json(manifest))
+    words = "with walls.long:Corridor as the source was then: if it has changed, 'jbrl run' plays"
+    assert words in text(folder)[1]
+    shutil.rmtree(folder / "units")
+    assert "source" not in " ".join(text(folder))  # nothing is done
+
+
 def test_no_study(tmp_path):
     with pytest.raises(StoreError, match="no results of a study here"):
         Observer(tmp_path)

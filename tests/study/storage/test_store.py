@@ -18,6 +18,7 @@ from jbrl.base.errors import JbrlError
 from jbrl.play import machine
 from jbrl.play.unit import Unit
 from jbrl.study.file import Study, load_study
+from jbrl.study.status import Observer
 from jbrl.study.storage import files
 from jbrl.study.storage.files import StoreError
 from jbrl.study.storage.store import ResultWarning, Store
@@ -377,6 +378,7 @@ def test_what_an_archive_has_not_is_said(made, tmp_path):
         (lambda: kept.archive(tmp_path / "twice"), "is an archive already"),
         (lambda: results.archive(results.store.folder), "needs a folder of its own"),
         (lambda: Store(kept.store.folder).check({}), "holds an archive of a study"),
+        (lambda: Observer(kept.store.folder), "an archive of a study, where nothing runs"),
         (lambda: results.archive(tmp_path / "no", decimals=-1), "decimals = -1: expected 0 or"),
         (lambda: results.archive(tmp_path / "file" / "a"), "the archive cannot be written here"),
     ):
