@@ -247,6 +247,8 @@ def sensitivity(
     shares = statistics.shares(trials, drawn, groups, permutations=permutations, seed=seed)
     shown = shares if table == "shares" else curves
     print_table(_without_needless_columns(shown) if format in ("table", "md") else shown, format)
+    for text in statistics.few_differ(trials):
+        complain(text, "note")
     if out is not None:
         from jbrl.report.sensitivity import write_page
 

@@ -10,7 +10,8 @@ share of the variance of the score that the groups explain is
 for n trials in k groups, with the sums of squares within groups and in all: the adjusted R² of a
 one-way analysis of variance, whose mean is 0 where the score does not depend on the parameter
 (Kelley 1935; Cohen 1988, Statistical power analysis, section 8.2). Its interval is a jackknife over
-the trials of the logarithm of what is not explained, whose tails are lighter. It holds since groups
+the trials of the logarithm of what is not explained, whose tails are lighter, with as many degrees
+of freedom as trials matter to it: where few scores differ, few do. It holds since groups
 do not depend on the trials: with quantiles of these, a score that jumps at the edge of a group
 moves the share by more than the jackknife sees. Whether there is any dependence is a permutation
 test, corrected over the parameters of an algorithm by Holm's method.
@@ -223,6 +224,7 @@ SHARES = (
     *("share", "lower", "upper", "p_value", "significant"),
 )
 FEWEST = 10  # trials of a group, on average
+RARE = 20  # scores other than the most common one, below which intervals are too narrow
 GROUPS = 10
 PERMUTATIONS = 2000
 _BLOCK = 4_000_000  # numbers held at once
@@ -336,11 +338,32 @@ def share_explained(
         without = np.where(rest > 0, (n - 2) / (n - 1 - left) * less / rest, left_over)
     logarithmic = bool(without.min() > 0 and left_over > 0)  # else a group explains all
     values = np.log(without) if logarithmic else without
-    error = np.sqrt((n - 1) / n * np.sum((values - values.mean()) ** 2))
-    half = stdtrit(n - 1.0, (1 + level) / 2) * error * np.array([1, -1])
+    squares = (values - values.mean()) ** 2
+    error = np.sqrt((n - 1) / n * squares.sum())
+    half = stdtrit(_degrees(squares), (1 + level) / 2) * error * np.array([1, -1])
     ends = 1 - (left_over * np.exp(half) if logarithmic else left_over + half)
     low, high = np.clip(ends, 0.0, 1.0)
     return max(0.0, float(1 - left_over)), float(low), float(high)
+
+
+def _degrees(squares: np.ndarray) -> float:
+    """Return the degrees of freedom of a sum of squares, 1 at least: one less than so many equal
+    ones have the same relation of their sum to the sum of their squares.
+    """
+    fourth = float(squares @ squares)
+    return max(1.0, float(squares.sum()) ** 2 / fourth - 1) if fourth > 0 else 1.0
+
+
+def few_differ(trials: pd.DataFrame) -> Iterator[str]:
+    """Describe algorithms of which fewer than `RARE` trials have another score than most."""
+    for (experiment, algorithm, *_), rows in trials.groupby(list(WHO), sort=False):
+        count = rows["score"].value_counts()
+        n, most = int(count.sum()), int(count.max()) if len(count) else 0
+        if 0 < n - most < RARE:
+            yield (
+                f"{experiment}/{algorithm}: {n - most} of {n:,} scores differ from "
+                f"{count.idxmax():g}: intervals of shares are too narrow where fewer than {RARE} do"
+            )
 
 
 def permutation_p(
