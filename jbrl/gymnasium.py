@@ -16,7 +16,7 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from functools import partial
 from types import NoneType
-from typing import Any
+from typing import Any, cast
 
 import jax
 import jax.numpy as jnp
@@ -257,7 +257,7 @@ class ProblemVectorEnv(VectorEnv):
                 words = self.np_random.integers(0, 2**32, (self.num_envs, 2), np.uint32)
             else:
                 words = np.array([_words(int(seed) + i) for i in range(self.num_envs)])
-        elif isinstance(seed, Sequence | np.ndarray) and np.shape(seed) == (self.num_envs,):
+        elif np.shape(cast(Any, seed)) == (self.num_envs,):
             words = np.array([_words(one) for one in seed])
         else:
             raise JbrlError(
