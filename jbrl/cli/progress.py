@@ -22,8 +22,6 @@ from jbrl.study.cost import TimeLeft, present_busy_text
 from jbrl.study.plan import RunPlan
 from jbrl.study.progress import Progress
 
-PROCESS_BYTES = 500 << 20  # of Python, its libraries, and the programs of a study that has a few
-
 
 def print_estimates(planned: RunPlan, *, units: bool) -> None:
     """Describe a run before it starts: the units if wanted, the time of each algorithm, and on the
@@ -44,7 +42,7 @@ def print_estimates(planned: RunPlan, *, units: bool) -> None:
     most = max((one.bytes for one in estimates.values()), default=0.0)
     total = duration(sum(seconds.values()))
     rows.append(["all", str(len(estimates)), total, bytes_text(most)])
-    typer.echo("\n".join([*aligned(rows), _memory_text(most)]))
+    typer.echo("\n".join([*aligned(rows), _memory_text(most, planned.process_bytes)]))
     done = len(planned.units) - len(planned.todo)
     ready = f" ({done} done already)" if done else ""
     typer.echo(
@@ -53,12 +51,12 @@ def print_estimates(planned: RunPlan, *, units: bool) -> None:
     )
 
 
-def _memory_text(most: float) -> str:
-    """Return the memory of the process."""
+def _memory_text(most: float, process: int) -> str:
+    """Return the memory of arrays and of the process."""
     here = memory_bytes()
     return (
         f"memory: of the arrays that one unit needs, up to {bytes_text(most)}, and about "
-        f"{bytes_text(PROCESS_BYTES)} of the process with what it compiles"
+        f"{bytes_text(process)} of the process with what it compiles"
         + (f"; this machine has {bytes_text(here)}" if here else "")
     )
 

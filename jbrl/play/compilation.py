@@ -12,6 +12,7 @@ programs that are not in use are forgotten long before.
 """
 
 import contextlib
+import ctypes
 import functools
 import gc
 import hashlib
@@ -176,8 +177,21 @@ def compile_together(*tasks: Callable[[], Program] | None) -> tuple[list[Any], f
         programs = [future.result() if future else None for future in futures]
     finally:
         pool.shutdown(wait=not abandoned, cancel_futures=abandoned)
-    fresh = any(program.fresh for program in programs if program)
-    return programs, since(started) if fresh else 0.0
+    seconds = since(started) if any(program.fresh for program in programs if program) else 0.0
+    if seconds and (trim := _trim()):
+        trim(0)
+    return programs, seconds
+
+
+@functools.cache
+def _trim() -> Callable[[int], int] | None:
+    """Return the function of the C library that gives the system back what is free, where it has
+    one: the compiler leaves tens of megabytes of each program behind, which malloc would keep.
+    """
+    try:
+        return cast(Callable[[int], int], ctypes.CDLL(None).malloc_trim)
+    except (AttributeError, OSError, TypeError):
+        return None
 
 
 @contextlib.contextmanager

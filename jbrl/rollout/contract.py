@@ -246,7 +246,8 @@ class Cost:
     memory_bytes: int = 0  # for decisions, shared by all lanes of a device
     # lifetimes that cost each as much as `lanes` of them do; None: `lanes`
     fewest_lanes: int | None = None
-    compiling: float = 1.0  # times as long as the programs of a plain learner take to compile
+    # times as long as the programs of a plain learner take to compile, in blocks of steps
+    compiling: float = 1.0
 
 
 class HasCost:

@@ -37,6 +37,12 @@ COMPILING_A_SEARCH = 3.0  # times as long, for programs that try strategies or t
 SECONDS_PER_UNIT = 0.1  # files, tables, drawing MDPs
 SLOWER_ALONE = 8.0  # a decision for one MDP alone, beside its share in one for many
 
+PROCESS_BYTES = 350 << 20  # of Python and its libraries
+# of the compiler at work, and of the programs of an agent in one kind of environment
+COMPILER_BYTES = {"full": 300 << 20, "quick": 50 << 20}
+PROGRAM_BYTES = {"full": 50 << 20, "quick": 30 << 20}
+MOST_PROGRAMS = 100  # then those that are not in use are forgotten, to free mappings
+
 # Of all that is expected, so much counts as having taken what was expected, so that the first
 # units, which are small, do not decide alone.
 PRIOR_SHARE = 0.01
@@ -157,12 +163,22 @@ def bytes_at_once(unit: Unit, n: int, factor: float, resources: Resources) -> fl
     return max(search, call * found.devices, COPIES * state * found.lanes)
 
 
+def process_bytes(estimates: Iterable[UnitCost]) -> int:
+    """Estimate the bytes that a process takes beside the arrays of units, by what these cost: more
+    for each of them that has to be compiled.
+    """
+    effort = compilation.present_effort()
+    programs = min(sum(cost.compiling > 0 for cost in estimates), MOST_PROGRAMS)
+    return PROCESS_BYTES + COMPILER_BYTES[effort] + PROGRAM_BYTES[effort] * programs
+
+
 def compile_seconds(agent: Agent, protocol: Protocol) -> float:
     """Estimate the seconds that it takes to compile the programs of a unit."""
     plain = SECONDS_TO_COMPILE_BLOCKS if protocol.in_blocks else SECONDS_TO_COMPILE
+    more = cost(agent, protocol.agent_prior()).compiling - 1  # whatever plays it
     searching = COMPILING_A_SEARCH if isinstance(agent, OfflineSearch) else 1.0
     quickly = COMPILING_QUICKLY if compilation.options_name("cpu") == "quick" else 1.0
-    return plain * searching * quickly * cost(agent, protocol.agent_prior()).compiling
+    return (plain + more * SECONDS_TO_COMPILE_BLOCKS) * searching * quickly
 
 
 def program(unit: Unit) -> tuple[Any, ...]:

@@ -15,7 +15,7 @@ from jbrl.play.resources import Resources
 from jbrl.play.unit import Unit, select
 from jbrl.rollout.contract import notice
 from jbrl.study.calibration import Calibration, Estimate, speed_of
-from jbrl.study.cost import actual
+from jbrl.study.cost import actual, process_bytes
 from jbrl.study.execute import is_done, run_units
 from jbrl.study.file import Study, load_study
 from jbrl.study.progress import Heartbeat, Progress
@@ -87,6 +87,12 @@ class RunPlan:
         """Expected cost of each unit of `todo`, by its id (`Calibration`)."""
         with self._compiling:
             return self.calibration.estimates(self.todo, self.resources)
+
+    @property
+    def process_bytes(self) -> int:
+        """About how much memory the process takes beside the arrays of units."""
+        with self._compiling:
+            return process_bytes(one.cost for one in self.estimates.values())
 
     @cached_property
     def notices(self) -> list[str]:

@@ -1,6 +1,9 @@
 """Memory that does not suffice: less at once is tried first, then the unit fails alone."""
 
+import os
 import re
+import subprocess
+import sys
 import tracemalloc
 from collections.abc import Iterator
 from typing import Any
@@ -10,13 +13,15 @@ import numpy as np
 import pytest
 
 import jbrl
-from jbrl.cli.progress import PROCESS_BYTES
 from jbrl.play import resources
+from jbrl.play.compilation import compiling
 from jbrl.play.resources import Capacity, Resources, parse_memory
 from jbrl.study import execute
+from jbrl.study.cost import UnitCost, process_bytes
 from jbrl.study.storage import files
 from jbrl.study.storage.store import Store
 from tests.faults.cases import differences, outcome
+from tests.faults.warm import ROOT
 
 FULL = jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: Out of memory allocating 17179869184 bytes.")
 NOT_EVEN = "not even 256 lifetimes at once on 1 device fit into memory"
@@ -185,5 +190,37 @@ def test_a_process_stays_within_the_memory_that_is_asked_for(tmp_path, warm):
     assert re.search(text, log.read_text())
     assert warm.start(*run, "535MiB", log=log).wait() == 0
     found = re.search(r"done in .*, (\S+ .iB) of memory at most", log.read_text())
-    allowed = parse_memory("535MiB") + PROCESS_BYTES
+    with compiling("quick"):
+        allowed = parse_memory("535MiB") + process_bytes([UnitCost(compiling=1.0)])
     assert found and 2**28 < parse_memory(found[1]) < allowed
+
+
+DEEP = """
+[study]
+name = "deep"
+n_environments = 1
+episodes = 1
+compile = "quick"
+"""
+TASKS = ("catch/0", "cartpole/0")
+AGENTS = ("DQN", "ActorCritic", "PPO", "RecurrentActorCritic")
+
+
+@pytest.mark.slow
+def test_a_process_takes_as_much_as_its_programs_are_said_to(tmp_path):
+    """They are compiled anew: those of a cache take less."""
+    study = tmp_path / "deep.toml"
+    parts = [DEEP, *(f'[[agents]]\nalgorithm = "{name}"\n' for name in AGENTS)]
+    parts += [f'[[experiments]]\nname = "{t[:3]}"\ntest = "bsuite/{t}"\n' for t in TASKS]
+    study.write_text("".join(parts))
+    run = [sys.executable, "-m", "jbrl", "run", str(study), "--out", str(tmp_path / "out")]
+    environment = {k: v for k, v in os.environ.items() if k != "JAX_COMPILATION_CACHE_DIR"}
+    environment |= {"PYTHONPATH": str(ROOT), "JAX_PLATFORMS": "cpu"}
+    texts = [
+        subprocess.run(args, env=environment, capture_output=True, text=True, check=True)
+        for args in ([*run, "--dry-run"], run)
+    ]
+    said = re.search(r"about (\S+ .iB) of the process", texts[0].stdout)
+    found = re.search(r"done in .*, (\S+ .iB) of memory at most", texts[1].stderr)
+    assert said and found
+    assert 2 / 3 < parse_memory(found[1]) / parse_memory(said[1]) < 1.5

@@ -1,6 +1,6 @@
 """Actor-critic: a policy and a value function learned from short sequences of one episode."""
 
-from typing import Any
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -22,9 +22,14 @@ DIVERGED = "its policy is NaN: learning has diverged; a smaller learning_rate ma
 
 @record
 class SequenceLearner(HasCost, MayDiverge, Agent[Prior, Any]):
-    """Base of the actor-critics: parameters of the loss of a sequence, and its optimiser."""
+    """Base of the actor-critics: parameters of the loss of a sequence, and its optimiser.
+
+    Class attributes:
+      compiling: as in `Cost`.
+    """
 
     lanes = 1
+    compiling: ClassVar[float] = networks.COMPILING
 
     learning_rate: float = parameter(3e-3, "step size of Adam", low=0, high=1e9)
     discount: float = parameter(
@@ -51,7 +56,7 @@ class SequenceLearner(HasCost, MayDiverge, Agent[Prior, Any]):
         parameters = networks.parameter_count(network)
         products = parameters - network.looked_up
         seconds = 3 * products * networks.LONE_PRODUCT + parameters * networks.ADAM / 8
-        return networks.cost_of(self, prior, seconds)
+        return networks.cost_of(self, prior, seconds, self.compiling)
 
     def refusal(self, n_actions: int) -> str:
         return DIVERGED

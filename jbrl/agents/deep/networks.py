@@ -289,8 +289,11 @@ class PolicyValue:
 _BYTES: dict[Any, int] = {}
 
 
-def cost_of(agent: Agent, prior: Prior, seconds: float) -> Cost:
+def cost_of(agent: Agent, prior: Prior, seconds: float, compiling: float = COMPILING) -> Cost:
     """Return the cost of a decision that takes `seconds`, with the memory of the agent's states.
+
+    Args:
+      compiling: as in `Cost`.
 
     Raises:
       JbrlError: the agent refuses to take so much memory.
@@ -301,7 +304,7 @@ def cost_of(agent: Agent, prior: Prior, seconds: float) -> Cost:
         state = jax.eval_shape(lambda key: agent.reset(key, prior), jax.random.key(0))
         sizes = (math.prod(v.shape) * v.dtype.itemsize for v in jax.tree.leaves(state))
         _BYTES[key] = sum(sizes)
-    return Cost(seconds / SECONDS_PER_STEP, agent.lanes * _BYTES[key], compiling=COMPILING)
+    return Cost(seconds / SECONDS_PER_STEP, agent.lanes * _BYTES[key], compiling=compiling)
 
 
 @functools.cache

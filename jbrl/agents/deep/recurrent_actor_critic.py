@@ -262,6 +262,8 @@ class RecurrentActorCritic(SequenceLearner):
     more for each step and one pass over parameters and moments for each sequence: O(P).
     """
 
+    compiling = 8.0  # two sweeps over a sequence, and their derivatives
+
     max_gradient_norm: float = parameter(
         0.0,
         "length that longer gradients are scaled down to, 5 in the TF variant; 0: none",
