@@ -130,6 +130,11 @@ def samples_from(
         for number, place in enumerate(places)
     ]
     every = together(tables)
+    if every.empty:  # files have rows
+        raise JbrlError(
+            f"{', '.join(map(str, places))}: no scores: expected a unit that is done, of an agent "
+            "that does not see the environment itself"
+        )
     rows = restrict(every, algorithms=options.algorithms, environments=options.environments)
     bounds, identical = None, []
     if options.bounds is not None:

@@ -3,10 +3,12 @@
 import numpy as np
 import pandas as pd
 import pytest
+from typer.testing import CliRunner
 
 import jbrl
 from jbrl.analysis import _study_table, samples_from
 from jbrl.base.errors import JbrlError, JbrlWarning
+from jbrl.cli.app import app
 from jbrl.stats.evaluation.ranking import evaluate
 from jbrl.stats.evaluation.samples import samples_of
 from jbrl.stats.subset.preparation import Preparation
@@ -58,6 +60,17 @@ def test_a_score_that_is_no_number_is_named(tmp_path):
     store.save(units[0], HEADER, np.array([1, 2, np.nan, 3]))
     with pytest.raises(JbrlError, match=r"row 3 \(experiment GC, algorithm e-Greedy, .* unit 2\)"):
         jbrl.Results(tmp_path).scores  # noqa: B018
+
+
+def test_a_study_without_scores_says_why(tmp_path):
+    store, units = opened(tmp_path, study([{"algorithm": "Random"}]))
+    with pytest.raises(JbrlError, match=r"no scores: expected a unit that is done"):
+        samples_from(tmp_path)
+    for status, advice in (("missing", "run the study first"), ("failed", "says why units have")):
+        if status == "failed":
+            store.save(units[0], {**HEADER, "status": "failed", "reason": "?"}, np.zeros(0))
+        refused = CliRunner().invoke(app, ["rank", str(tmp_path)])
+        assert refused.exit_code == 2 and advice in refused.stderr
 
 
 def stored(folder, agents, **settings):

@@ -85,11 +85,13 @@ def _experiments(results: "Results", names: list[str], best_per_algorithm: bool)
     known = results.units["experiment"].unique()
     returns = _only(results.returns, "experiment", names, known, "unknown experiment '{}'")
     missing = int((results.units["status"] != "done").sum())
+    folder = results.store.folder
     if returns.empty:
-        raise JbrlError(
-            f"{results.store.folder}: no scores{' of ' + ', '.join(names) if names else ''}: run "
-            "the study first ('jbrl run')"
-        )
+        advice = "run the study first ('jbrl run')"
+        if (results.units["status"] == "failed").any():
+            advice = f"'jbrl scores {folder}' says why units have failed"
+        whose = f" of {', '.join(names)}" if names else ""
+        raise JbrlError(f"{folder}: no scores{whose}: {advice}")
     if missing:
         complain(f"{missing} units of the study have no scores; ranks are of the others", "note")
     pairings = pair(returns, without=oracles_of(results.manifest))

@@ -76,11 +76,14 @@ def escape(text: str) -> str:
     return re.sub(r"^( *\d+)([.)])(?= |$)", r"\1\\\2", text)
 
 
+LONGEST_SLUG = 80  # names of files hold 255 bytes, some of them several slugs
+
+
 def slug(name: str, taken: Iterable[str] = ()) -> str:
     """Write `name` in letters, digits and hyphens, different from all in `taken`: fit for an HTML
     id and a file name.
     """
-    base = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-") or "x"
+    base = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")[:LONGEST_SLUG] or "x"
     taken, text, number = set(taken), base, 2
     while text in taken:
         text, number = f"{base}-{number}", number + 1

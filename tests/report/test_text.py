@@ -118,6 +118,11 @@ def test_slugs_are_fit_for_ids_and_differ(names):
     assert all(s and set(s) <= set("abcdefghijklmnopqrstuvwxyz0123456789-") for s in found)
 
 
+def test_a_slug_fits_into_the_name_of_a_file():
+    first = text.slug("é" + "a" * 300)
+    assert first == "a" * 80 != text.slug("a" * 400, [first])
+
+
 def test_listing():
     assert text.listing(["a"]) == "a"
     assert text.listing(["a", "b", "c"]) == "a, b and c"
