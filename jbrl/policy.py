@@ -224,8 +224,9 @@ class Policy:
             raise JbrlError(
                 f'limits = {shown(limits)}: expected a dict such as {{"online": "1 ms"}}'
             )
-        if target.exists():
-            raise JbrlError(f"{target}: exists: expected the name of a new folder")
+        with naming(target, "written"):
+            if target.exists():
+                raise JbrlError(f"{target}: exists: expected the name of a new folder")
         refuse_weights(self.agent)
         check_findable(self.problem, self.agent)
         kept = dataclasses.replace(
@@ -349,7 +350,11 @@ class Life(Stepping):
         if policy.stream:
             key = jax.random.fold_in(key, policy.stream)
         super().__init__(policy.player, key, index, lifetimes)
-        self._policy, self._place = policy, {"seed": seed, "index": index, "lifetimes": lifetimes}
+        place = {"seed": seed, "index": index, "lifetimes": lifetimes}
+        self._policy, self._place = (
+            policy,
+            {k: v if v is None else int(v) for k, v in place.items()},
+        )
 
     def save(self, path: str | Path) -> Path:
         """Write the lifetime so far as one sealed file, in place of what is there; `Policy.resume`

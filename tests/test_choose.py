@@ -58,7 +58,8 @@ def no_bracket():
 
 @pytest.fixture(scope="module")
 def choice(folder):
-    return jbrl.choose("GC(n_states=3)", candidates=["Sarsa", "Q-learning"], out=folder, **TINY)
+    candidates, seed = ["Sarsa", "Q-learning"], np.int64(0)
+    return jbrl.choose("GC(n_states=3)", candidates=candidates, out=folder, seed=seed, **TINY)
 
 
 def plain(choice: Choice) -> dict[str, object]:

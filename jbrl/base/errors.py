@@ -81,9 +81,11 @@ def as_path(name: str, value: object) -> Path:
     """Return a value as a path.
 
     Raises:
-      JbrlError: neither a text nor a path.
+      JbrlError: neither a text nor a path, or one with a null byte, which no file has.
     """
     expect(name, value, str | PathLike, "a path")
+    if "\0" in str(value):
+        raise JbrlError(f"{name} = {shown(value)}: expected a path")
     return Path(value)  # type: ignore[arg-type]
 
 

@@ -111,6 +111,7 @@ class Steps:
 
     def __post_init__(self) -> None:
         check_count("horizon", self.steps)
+        object.__setattr__(self, "steps", int(self.steps))  # NumPy's are none of JSON
 
 
 @dataclasses.dataclass(frozen=True)
@@ -129,8 +130,9 @@ class Episodes:
     max_steps: int = 100_000
 
     def __post_init__(self) -> None:
-        check_count("episodes", self.episodes)
-        check_count("max_steps", self.max_steps)
+        for name in ("episodes", "max_steps"):
+            check_count(name, getattr(self, name))
+            object.__setattr__(self, name, int(getattr(self, name)))
 
 
 Lifetime = Steps | Episodes

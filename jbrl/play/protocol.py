@@ -44,6 +44,8 @@ class Protocol:
     def __post_init__(self) -> None:
         check_count("n_environments", self.n_environments)
         check_count("seed", self.seed, 2**32 - 1, low=0)
+        for name in ("n_environments", "seed"):  # integers of NumPy are none of JSON
+            object.__setattr__(self, name, int(getattr(self, name)))
         check_discount(self.discount)
         check_same_sizes(self.prior, self.test)
         for problem in {id(p): p for p in (self.prior, self.test)}.values():

@@ -146,6 +146,16 @@ def test_a_folder_keeps_what_was_searched_for(tmp_path):
             use()
 
 
+def test_integers_of_numpy_are_written(tmp_path):
+    one = np.int64(1)
+    policy = jbrl.policy("e-Greedy", "GC", seed=one, horizon=np.int32(9))
+    loaded = jbrl.load_policy(policy.save(tmp_path / "policy", decisions=one))
+    assert loaded.digest == policy.digest
+    assert loaded.digest == jbrl.policy("e-Greedy", "GC", seed=1, horizon=9).digest
+    life = policy.start(seed=one, index=one, lifetimes=np.int64(2))
+    assert loaded.resume(life.save(tmp_path / "life")).lifetimes == 2
+
+
 def test_an_agent_that_no_name_stands_for_is_not_written(tmp_path):
     @jbrl.record
     class Local(AGENTS["Q-learning"].agent):
@@ -334,6 +344,11 @@ def test_an_action_that_is_none_is_refused(policy, action, monkeypatch):
         (lambda p, to: p.save(to, decisions=0), "^decisions = 0: expected an integer from 1"),
         (lambda p, to: p.latency(5, lifetimes=-1), "^lifetimes = -1: expected an integer from 1"),
         (lambda p, to: p.start().save(None), "path = None: expected a path"),
+        (lambda p, to: p.start().save("a\0b"), r"path = 'a\\x00b': expected a path"),
+        (
+            lambda p, to: p.save(to.parent / ("n" * 300)),
+            "nnn: cannot be written: File name too long",
+        ),
         (lambda p, to: p.start(index=2**31 - 1, lifetimes=2), "^index = .* from 0 to 2147483646"),
         *(
             (lambda p, to, seen=seen: p.start(lifetimes=2).act(seen), "expected integers from 0")
