@@ -220,11 +220,7 @@ def check_precision(problem: DirichletProblem, discount: float) -> None:
     Raises:
       JbrlError: the discount is beyond what planners in float32 can do.
     """
-    if discount > GREATEST_DISCOUNT:
-        raise JbrlError(
-            f"discount = {discount!r}: expected at most {GREATEST_DISCOUNT}: closer to 1, float32 "
-            "has too few digits for the differences between action values"
-        )
+    check_planned(discount)
     lost, tolerance = _lost(problem, discount)
     if lost > TOLERATED:
         warnings.warn(
@@ -233,6 +229,15 @@ def check_precision(problem: DirichletProblem, discount: float) -> None:
             f"which costs an optimal planner about {lost:.0%} of what it gains over random actions",
             PrecisionWarning,
             stacklevel=3,
+        )
+
+
+def check_planned(discount: float) -> None:
+    """Refuse a discount that is beyond what planners in float32 can do."""
+    if discount > GREATEST_DISCOUNT:
+        raise JbrlError(
+            f"discount = {discount!r}: expected at most {GREATEST_DISCOUNT}: closer to 1, float32 "
+            "has too few digits for the differences between action values"
         )
 
 

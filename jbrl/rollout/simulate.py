@@ -24,6 +24,7 @@ from jbrl.base.pytree import record
 from jbrl.environments.environment import Environment, Tabular, check_environment
 from jbrl.environments.spec import Lifetime, Steps
 from jbrl.mdp.dirichlet import has_unit_concentrations
+from jbrl.problems.features import check_planned
 from jbrl.problems.prior import EnvironmentPrior, Prior
 from jbrl.problems.problem import DirichletProblem, EnvironmentProblem, Problem, check_same_sizes
 from jbrl.problems.recorder import EpisodeMean, scores_of
@@ -129,6 +130,8 @@ def simulate(
     agent, discount = _checked(agent, name), plain(discount)
     if not isinstance(discount, jax.core.Tracer):
         check_discount(discount)
+        if any(isinstance(problem, DirichletProblem) for problem in (environment, prior)):
+            check_planned(discount)
     if isinstance(environment, Problem):
         test, where = environment.prior(lifetime, discount), environment.short_name
     else:
@@ -165,6 +168,9 @@ def simulate(
 def _check(key: Any, index: Any, lifetime: Any, prior: Any) -> None:
     """Refuse arguments of `simulate` of another kind; values that JAX traces are not known."""
     expect("key", key, Array | np.ndarray, "a key of JAX, as problem.key(seed) returns it")
+    words = 0 if jnp.issubdtype(key.dtype, jax.dtypes.prng_key) else 1  # axes of a single key
+    if key.ndim != words:
+        raise JbrlError(f"key has shape {key.shape}: expected one key; jax.vmap maps over several")
     if not isinstance(index, jax.core.Tracer):
         check_count("index", plain(index), low=0)
     elif index.shape or not jnp.issubdtype(index.dtype, jnp.integer):

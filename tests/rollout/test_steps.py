@@ -172,6 +172,10 @@ def test_what_cannot_be_simulated_is_refused():
         jbrl.simulate(BEB(), gc, gc.key(0), prior=jbrl.problem("Grid"))
     with pytest.raises(jbrl.JbrlError, match="expected the same observations and actions"):
         jbrl.simulate(Random(), catch, catch.key(0), prior=jbrl.problem("DeepSea"))
+    with pytest.raises(jbrl.JbrlError, match=r"^discount = 0\.99999: expected at most 0\.9999"):
+        jbrl.simulate(BEB(), gc, gc.key(0), discount=0.99999)
+    with pytest.raises(jbrl.JbrlError, match=r"^key has shape \(2,\): expected one key"):
+        jbrl.simulate(Random(), gc, jax.random.split(gc.key(0)))
     for budget in (lambda n: BAMCP(simulations=n), lambda n: BFS3(samples=n)):
         with pytest.raises(jbrl.JbrlError, match="traced by JAX: expected a capacity"):
             jax.vmap(lambda n, b=budget: jbrl.simulate(b(n), gc, gc.key(0)))(jnp.arange(1, 3))
