@@ -24,7 +24,7 @@ from jbrl.rollout.contract import Transition
 MOST_ROUNDS, MOST_GROUPS = 2**19, 2**12  # of which each batch of lifetimes has a number of 32 bits
 INITIAL_SCALE = 0.01  # of the weights that outputs start with: the first policy is nearly uniform
 ROUNDING = 1e-5  # a deviation below this part of the mean is that of sums in single precision
-LEAST_SCALE = 1e-6  # of values
+LEAST_SCALE = 1e-6  # of values, in units of the greatest reward
 
 
 @record
@@ -86,8 +86,10 @@ def total(fn: Callable[..., Array], *trees: Any) -> Array:
 def moments(parts: Array, size: Array) -> tuple[Array, Array]:
     """Return mean and standard deviation of `size` numbers, [G, ...]."""
     mean = total(jnp.sum, parts) / size
-    squares = total(lambda v: ((v - mean) ** 2).sum(), parts)
-    return mean, jnp.sqrt(jnp.maximum(squares / size, 0))
+    # in units of a power of two, which rounds nothing, or squares leave the range of float32
+    _, exponent = jnp.frexp(jnp.abs(parts - mean).max())
+    squares = total(lambda v: (jnp.ldexp(v - mean, -exponent) ** 2).sum(), parts)
+    return mean, jnp.ldexp(jnp.sqrt(jnp.maximum(squares / size, 0)), exponent)
 
 
 def played_in_groups(
@@ -251,7 +253,7 @@ def scale_of(mean: Array, deviation: Array, greatest_reward: Array) -> Array:
     reward, or played one lifetime: in a unit near 0 no later return could be fitted.
     """
     spread = deviation > ROUNDING * jnp.abs(mean)
-    unit = jnp.where(spread, jnp.maximum(deviation, LEAST_SCALE), greatest_reward)
+    unit = jnp.where(spread, jnp.maximum(deviation, LEAST_SCALE * greatest_reward), greatest_reward)
     return jnp.stack([mean, unit])
 
 

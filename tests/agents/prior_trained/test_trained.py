@@ -299,6 +299,21 @@ def test_a_first_round_without_reward_sets_no_tiny_unit(agent):
     assert found[-1].arrays["state/.returns"][1] == 8
 
 
+def test_a_unit_of_rewards_changes_nothing_that_is_learned():
+    """A power of two rounds nothing; 2^±60 squared are beyond what float32 can hold."""
+    prior, learnt = bandit_like(), []
+    agent = BeliefPPO(hidden_width=4, **TINY)
+    for unit in (1.0, 2.0**-60, 2.0**60):
+        mdps = dataclasses.replace(prior.mdps, rewards=prior.mdps.rewards * unit)
+        scaled = dataclasses.replace(prior, mdps=mdps)
+        given = Trials(scaled, DISCOUNT, KEY, jax.devices()[:1])
+        *_, last = agent.search(0, scaled, given, None)
+        learnt.append((last.arrays["state/.parameters"], last.arrays["curve"] / unit))
+    for found in learnt[1:]:
+        np.testing.assert_array_equal(found[0], learnt[0][0])
+        np.testing.assert_array_equal(found[1], learnt[0][1])
+
+
 def test_time_ends_a_training():
     found = list(rounds(BeliefPPO(budget=10**8, batch=256, hidden_width=16, seconds=0.2)))[-1]
     assert 0 < found.consumed < 10**8 and found.arrays["spent"] >= 0.2

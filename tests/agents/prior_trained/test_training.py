@@ -245,7 +245,7 @@ def test_scores_of_a_memory_are_those_computed_by_hand(discount, found):
         (7.5, 0.0, 10.0),  # one lifetime
         (40.0, 1e-5, 10.0),  # rounding
         (40.0, 2.5, 2.5),
-        (1e-8, 1e-8, 1e-6),
+        (1e-8, 1e-8, 1e-5),
     ],
 )
 def test_values_have_a_unit_that_returns_can_be_fitted_in(mean, deviation, found):
