@@ -524,11 +524,15 @@ def _ends(box: Box) -> list[np.ndarray]:
 
 
 def has_ends(observation: Observation) -> bool:
-    """Return whether each entry of an observation lies between finite ends."""
+    """Return whether each entry of an observation lies between finite ends, whose distance float32
+    can divide by.
+    """
     if not isinstance(observation, Box):
         return True
-    low, high = _ends(observation)
-    return bool(np.isfinite(low).all() and np.isfinite(high).all() and (low < high).all())
+    with np.errstate(all="ignore"):
+        low, high = (end.astype(np.float32) for end in _ends(observation))
+        inverse = 1 / (high - low)
+    return bool((np.isfinite(inverse) & (inverse > 0)).all())
 
 
 def features_of(observation: Observation, dependent: int, independent: int) -> Features:

@@ -208,7 +208,9 @@ def test_a_table_is_a_basis_of_one_hot_features():
 
 def test_observations_without_ends_and_too_many_features_are_refused():
     assert features_of(Box((2,), (0.0, 1.0), (1.0, 2.0)), 3, 4).sizes(orders(3, 4)) == 18
-    for box in (Box((2,)), Box((2,), (0.0, 1.0), (1.0, 1.0))):
+    # the distance of the last ones is infinite, 0 or has no inverse in float32
+    ends = ((0.0, 1.0), (1.0, 1.0)), (-3e38, 3e38), (1.0, 1.0 + 1e-9), (0.0, 1e-39)
+    for box in (Box((2,)), *(Box((2,), *pair) for pair in ends)):
         with pytest.raises(
             JbrlError, match=r"^expected observations between finite ends: Box\(2,\)"
         ):
