@@ -23,7 +23,7 @@ from jbrl.play.protocol import Chunk, Played, Protocol, played
 from jbrl.play.stepping import WARM, Latency, Player, Stepping
 from jbrl.play.timing import since
 from jbrl.problems.hosted import HostProblem, host_problem, is_host_environment
-from jbrl.problems.lookup import name_of, problem
+from jbrl.problems.lookup import problem, problem_of
 from jbrl.problems.problem import Problem
 from jbrl.rollout.contract import Agent, MadeOfWeights, with_plain_numbers
 from jbrl.rollout.faults import check_host_values
@@ -175,11 +175,14 @@ def resolve_agent(given: Any) -> tuple[Agent, str]:
 def resolve_problem(given: Any) -> Problem:
     """Return a problem by its name, or as it is given: a `Problem`, an environment of this package
     or a class of one, or an environment of Gymnasium.
+
+    Raises:
+      JbrlError: no such problem, or an environment that its settings do not tell.
     """
     if isinstance(given, type) and issubclass(given, Environment):
         given = given()
     if isinstance(given, Environment):
-        given = name_of(given)
+        return problem_of(given, Path.cwd())
     if is_host_environment(given):
         return host_problem(given)
     return given if isinstance(given, Problem) else problem(given, Path.cwd())

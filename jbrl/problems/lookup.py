@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+import jax
 import numpy as np
 
 from jbrl.base.errors import JbrlError, expect, nearest, shown
@@ -328,18 +329,39 @@ def label(name: str, values: Mapping[str, Any], defaults: Mapping[str, Any]) -> 
     return f"{name}({','.join(changed)})" if changed else name
 
 
-def name_of(environment: Environment) -> str:
-    """Return the name by which `problem` finds an environment: its class and settings."""
+def problem_of(environment: Environment, base: Path) -> Problem:
+    """Return the problem of an environment, which is found by its class and settings.
+
+    Raises:
+      JbrlError: these do not tell all that it is, as where a field was given to it that
+        `__post_init__` computes otherwise.
+    """
     cls = type(environment)
     own = f"{cls.__module__}:{cls.__qualname__}"
     name = next((name for name, e in ENVIRONMENTS.items() if e.environment is cls), own)
     defaults: dict[str, Any] = defaults_of(cls) if dataclasses.is_dataclass(cls) else {}
     values = {}
-    for key in (key for key, value in defaults.items() if value is not None):
-        value = np.asarray(getattr(environment, key))
-        # the shortest number that is this one: a setting of 0.1 is written so
-        values[key] = float(str(value)) if value.dtype == np.float32 else value.item()
-    return label(name, values, defaults)
+    for key, default in defaults.items():
+        if default is dataclasses.MISSING:
+            raise _unlike(name, key)
+        if default is not None:
+            value = np.asarray(getattr(environment, key))
+            # the shortest number that is this one: a setting of 0.1 is written so
+            values[key] = float(str(value)) if value.dtype == np.float32 else value.item()
+    found = problem(label(name, values, defaults), base)
+    made = getattr(found, "environment", None)
+    for key in (key for key, default in defaults.items() if default is None):
+        given, computed = (jax.tree.leaves(getattr(one, key)) for one in (environment, made))
+        if len(given) != len(computed) or not all(map(np.array_equal, given, computed)):
+            raise _unlike(name, key)
+    return found
+
+
+def _unlike(name: str, key: str) -> JbrlError:
+    return JbrlError(
+        f"environment '{name}': field '{key}' does not follow from its settings: expected an "
+        "environment that does, or jbrl.simulate, which plays any"
+    )
 
 
 def defaults_of(cls: type[Environment[Any]]) -> dict[str, Any]:

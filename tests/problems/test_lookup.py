@@ -1,5 +1,6 @@
 """Names with parameters, names that are refused, paths; the distributions themselves."""
 
+import dataclasses
 from importlib import resources
 
 import numpy as np
@@ -8,7 +9,8 @@ from scipy.stats import beta
 
 from experiments.wrong_priors import total_variation
 from jbrl.base.errors import JbrlError
-from jbrl.environments.environment import ENVIRONMENTS
+from jbrl.environments.bsuite_tasks import DeepSea
+from jbrl.environments.environment import ENVIRONMENTS, RewardScale
 from jbrl.play.play import resolve_problem
 from jbrl.problems.families import wrong
 from jbrl.problems.json_format import read_json, write_json
@@ -269,3 +271,16 @@ def test_an_environment_stands_for_its_problem():
         known = problem(name)
         assert resolve_problem(known.environment).digest == known.digest
     assert resolve_problem(ENVIRONMENTS["Acrobot"].environment).short_name == "Acrobot"
+
+
+@pytest.mark.parametrize(
+    ("environment", "field"),
+    [
+        (DeepSea(size=4, mapping=np.ones((4, 4), np.int8)), "DeepSea': field 'mapping'"),
+        (dataclasses.replace(DeepSea(size=4), mapping_seed=7), "DeepSea': field 'mapping'"),
+        (RewardScale(DeepSea(size=4), 2.0), "RewardScale': field 'environment'"),
+    ],
+)
+def test_an_environment_that_its_settings_do_not_tell_is_refused(environment, field):
+    with pytest.raises(JbrlError, match=f"{field} does not follow .* jbrl.simulate"):
+        resolve_problem(environment)
