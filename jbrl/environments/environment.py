@@ -19,7 +19,7 @@ import numpy as np
 from jax import Array
 from typing_extensions import TypeVar
 
-from jbrl.base.errors import JbrlError, Register, expect, shown, with_hints
+from jbrl.base.errors import MAX_COUNT, JbrlError, Register, expect, shown, with_hints
 from jbrl.base.host_values import find_host_values, refusal
 from jbrl.base.parameters import parameter
 from jbrl.base.plugins import explained, is_outside, summary
@@ -249,6 +249,10 @@ def _check_methods(
     if not isinstance(counters, dict):
         raise JbrlError(f"{where}: metrics returned {_kind(counters)}: expected a dictionary")
     for name, value in counters.items():
+        if not isinstance(name, str) or name == "episodes":  # which recorders count
+            raise JbrlError(
+                f"{where}: metrics returned {name!r}: expected a text other than 'episodes'"
+            )
         _check_scalar(value, jnp.float32, f"{where}: metrics returned {name}")
     return programs
 
@@ -275,10 +279,11 @@ def _check_spec(spec: Any, where: str) -> None:
         )
     for name in ("observation", "actions"):
         space = getattr(spec, name)
-        if type(getattr(space, "n", 1)) is not int or getattr(space, "n", 1) < 1:
+        n = getattr(space, "n", 1)
+        if type(n) is not int or not 1 <= n <= MAX_COUNT:
             raise JbrlError(
-                f"{where}.{name} = {space!r}: expected n to be an integer from 1, made of static "
-                "fields"
+                f"{where}.{name} = {space!r}: expected n to be an integer from 1 to {MAX_COUNT}, "
+                "made of static fields"
             )
     box, where = spec.observation, f"{where}.observation = {spec.observation!r}"
     if not isinstance(box, Box):
@@ -286,10 +291,14 @@ def _check_spec(spec: Any, where: str) -> None:
     if not isinstance(box.shape, tuple) or not all(isinstance(n, int) and n > 0 for n in box.shape):
         raise JbrlError(f"{where}: expected shape to be a tuple of integers from 1")
     size = math.prod(box.shape)
-    if any(isinstance(bound, tuple) and len(bound) != size for bound in (box.low, box.high)):
-        raise JbrlError(
-            f"{where}: expected low and high to be one number, or {size}, one for each entry"
-        )
+    for bound in (box.low, box.high):
+        numbers = bound if isinstance(bound, tuple) else (bound,) * size
+        kinds = int | float | np.integer | np.floating
+        if len(numbers) != size or not all(isinstance(number, kinds) for number in numbers):
+            raise JbrlError(
+                f"{where}: expected low and high to be one number, or {size} in a tuple, one for "
+                "each entry"
+            )
 
 
 def _check_observation(space: Observation, value: Any, where: str) -> None:

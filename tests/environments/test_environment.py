@@ -98,10 +98,14 @@ BROKEN = [
     ({"spec": property(lambda self: Spec(Box((2,)), OneHot(2)))}, SPEC),
     (with_spec("Box"), SPEC),
     (with_spec(Box((2,)), 0), "spec.actions = Discrete(n=0): expected n to be an integer from 1"),
+    (with_spec(Discrete(2**31)), "Discrete(n=2147483648): expected n to be an integer from 1 to 2"),
     (with_spec(OneHot(True)), "spec.observation = OneHot(n=True): expected n"),
     (with_spec(Box(2)), "expected shape to be a tuple of integers from 1"),
     (with_spec(Box((0,))), "expected shape to be a tuple of integers from 1"),
-    (with_spec(Box((2,), (0.0,))), "expected low and high to be one number, or 2"),
+    *(
+        (with_spec(Box((2,), low)), "expected low and high to be one number, or 2 in a tuple")
+        for low in ((0.0,), [0.0, 1.0], np.zeros(2), "a", None)
+    ),
     (
         {"spec": property(lambda self: Spec(Discrete(self.bias), Discrete(2)))},
         "Discrete(n=array(0.5, dtype=float32)): expected n to be an integer from 1",
@@ -133,6 +137,10 @@ BROKEN = [
     (
         {"metrics": lambda self, s: {"regret": jnp.int32(0)}},
         "metrics returned regret int32[]: expected a scalar float32",
+    ),
+    *(
+        ({"metrics": lambda self, s, name=name: {name: s}}, f"metrics returned {name!r}: expected")
+        for name in ("episodes", 3)
     ),
 ]
 
