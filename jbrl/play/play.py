@@ -2,6 +2,8 @@
 compiled, the environment is stepped on the host.
 """
 
+import dataclasses
+import operator
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -20,7 +22,7 @@ from jbrl.play.blocks import LifetimeRun
 from jbrl.play.experiment import Run
 from jbrl.play.offline import SearchCheckpoint
 from jbrl.play.protocol import Chunk, Played, Protocol, played
-from jbrl.play.stepping import WARM, Latency, Player, Stepping
+from jbrl.play.stepping import WARM, DivergedError, Latency, Player, Stepping
 from jbrl.play.timing import since
 from jbrl.problems.hosted import HostProblem, host_problem, is_host_environment
 from jbrl.problems.lookup import problem, problem_of
@@ -216,23 +218,46 @@ class HostRun(LifetimeRun):
         for index in range(start, self.protocol.n_environments):
             life = Stepping(player, self.key, index)
             self.compile_seconds += life.compile_seconds
-            seed = self.protocol.seed + index
-            rules = self.protocol.lifetime
-            played = play_episodes(life, problem.env, rules, seed, options.get("between"))
-            self._seconds.append(played.seconds)
-            yield Chunk(
-                index,
-                np.array([played.returns.mean()]),
-                None,
-                float(played.seconds.sum()),
-                len(played.seconds),
-                {"episodes": np.array([float(len(played.returns))])},
-            )
+            yield self._played(life, index, options.get("between"))
+
+    def _played(self, life: Stepping, index: int, between: Callable[[Any], Any] | None) -> Chunk:
+        """Play lifetime number `index`; where learning diverges it fails, and the others go on."""
+        problem: Any = self.protocol.test
+        seed, kept, failure = self.protocol.seed + index, _Lifetime(), ""
+        try:
+            play_episodes(life, problem.env, self.protocol.lifetime, seed, between, kept)
+        except DivergedError as error:
+            failure = f"lifetime {index}, {error}"
+        except JbrlError as error:
+            where = f"environment '{problem.short_name}', lifetime {index}"
+            raise JbrlError(f"{where}, {error}") from error
+        self._seconds.append(np.array(kept.seconds))
+        score, ended = (np.nan, np.nan) if failure else (np.mean(kept.returns), float(kept.ended))
+        return Chunk(
+            index,
+            np.array([score]),
+            None,
+            sum(kept.seconds),
+            len(kept.seconds),
+            {"episodes": np.array([ended])},
+            failed=np.array([bool(failure)]),
+            failure=failure,
+        )
 
     def latency(self) -> Latency:
         """Return the wall seconds of the decisions that were played."""
         seconds = np.concatenate(self._seconds)
         return Latency.of(list(seconds[WARM:] if len(seconds) > WARM else seconds))
+
+
+@dataclasses.dataclass
+class _Lifetime:
+    """Lists behind `PlayedEpisodes`, and the number of episodes that have ended."""
+
+    returns: list[float] = dataclasses.field(default_factory=lambda: [0.0])
+    steps: list[int] = dataclasses.field(default_factory=lambda: [0])
+    seconds: list[float] = dataclasses.field(default_factory=list)
+    ended: int = 0
 
 
 def play_episodes(
@@ -241,19 +266,38 @@ def play_episodes(
     lifetime: Lifetime,
     seed: int,
     between: Callable[[Any], Any] | None = None,
+    kept: _Lifetime | None = None,
 ) -> PlayedEpisodes:
     """Play a lifetime in an environment of Gymnasium, whose first reset takes the `seed`.
 
     Args:
       between: called with None after each step; what it raises ends the lifetime.
+      kept: receives what is played, also of a lifetime that fails.
 
     Raises:
       JbrlError: an observation or a reward that its spaces do not announce, or an episode without
-        an end.
+        an end; `DivergedError`: learning has diverged. Names the step and the episode.
     """
+    kept = kept or _Lifetime()
+    try:
+        _play(life, env, lifetime, seed, between, kept)
+    except JbrlError as error:
+        place = f"step {len(kept.seconds) + 1} (episode {len(kept.returns)})"
+        raise type(error)(f"{place}: {error}") from error
+    return PlayedEpisodes(np.array(kept.returns), np.array(kept.steps), np.array(kept.seconds))
+
+
+def _play(
+    life: Stepping,
+    env: Any,
+    lifetime: Lifetime,
+    seed: int,
+    between: Callable[[Any], Any] | None,
+    kept: _Lifetime,
+) -> None:
+    """As `play_episodes`, into `kept`."""
     known, first = life.player.spec.observation, int(getattr(env.action_space, "start", 0))
     from_0 = int(getattr(env.observation_space, "start", 0))
-    returns, steps, seconds = [0.0], [0], list[float]()
     seen = _seen(known, _returned("reset", env.reset(seed=seed))[0], from_0)
     while True:
         started = time.perf_counter()
@@ -265,17 +309,18 @@ def play_episodes(
         started = time.perf_counter()
         # a limit of time at the terminal state cuts nothing off
         life.observe(reward, reached, terminated, bool(truncated) and not terminated)
-        seconds.append(acted + since(started))
-        returns[-1] += float(reward)
-        steps[-1] += 1
+        kept.seconds.append(acted + since(started))
+        kept.returns[-1] += float(reward)
+        kept.steps[-1] += 1
         ended = bool(terminated or truncated)
+        kept.ended += ended
         if between:
             between(None)
-        if _over(lifetime, len(returns), ended, len(seconds), steps[-1]):
-            return PlayedEpisodes(np.array(returns), np.array(steps), np.array(seconds))
+        if _over(lifetime, kept, ended):
+            return
         if ended:
-            returns.append(0.0)
-            steps.append(0)
+            kept.returns.append(0.0)
+            kept.steps.append(0)
             reached = _seen(known, _returned("reset", env.reset())[0], from_0)
         seen = reached
 
@@ -298,27 +343,45 @@ def _returned(method: str, given: Any) -> Any:
     return given
 
 
-def _over(lifetime: Lifetime, episodes: int, ended: bool, decisions: int, steps: int) -> bool:
+def _over(lifetime: Lifetime, kept: _Lifetime, ended: bool) -> bool:
     """Return whether a lifetime is over after a step.
 
     Raises:
       JbrlError: an episode goes on for longer than the lifetime allows.
     """
     if not isinstance(lifetime, Episodes):
-        return decisions >= lifetime.steps
-    if not ended and steps >= lifetime.max_steps:
+        return len(kept.seconds) >= lifetime.steps
+    if not ended and kept.steps[-1] >= lifetime.max_steps:
         raise JbrlError(
-            f"episode {episodes}: no end after {lifetime.max_steps} steps: expected an environment "
-            "that ends, such as one with TimeLimit"
+            f"no end after {lifetime.max_steps} steps: expected an environment that ends, such as "
+            "one with TimeLimit"
         )
-    return ended and episodes >= lifetime.episodes
+    return ended and kept.ended >= lifetime.episodes
 
 
 def _seen(known: Observation, observation: Any, first: int) -> Any:
     """Return an observation as agents know it: states are counted from 0, one-hot vectors given by
     the index of their 1.
+
+    Raises:
+      JbrlError: a state that is not among those from `first`, if that is not 0, or a vector that is
+        not one-hot.
     """
     if isinstance(known, OneHot) and np.ndim(observation) == 1:
         ones = np.flatnonzero(observation)
+        if len(ones) > 1 or not np.all(np.asarray(observation)[ones] == 1):
+            raise JbrlError(f"observation = {shown(observation)}: expected one 1 among zeros")
         return int(ones[0]) if len(ones) else -1
-    return observation - first if first else observation
+    if not first:
+        return observation
+    n = getattr(known, "n", 0)
+    try:
+        state = operator.index(observation)
+    except TypeError:
+        state = first + n
+    if not first <= state < first + n:
+        raise JbrlError(
+            f"observation = {shown(observation)}: expected an integer from {first} to "
+            f"{first + n - 1}"
+        )
+    return state - first

@@ -21,6 +21,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
+from jbrl.agents.complete import may_diverge
+from jbrl.agents.registry import shown_name
 from jbrl.base import notebook
 from jbrl.base.errors import MAX_COUNT, JbrlError, bytes_text, check_count, shown
 from jbrl.base.pytree import record, static
@@ -45,6 +47,10 @@ _TERMINATED, _TRUNCATED, _BOTH = 1, 2, 3
 _WORDS_BYTES = 64  # of what a lifetime is given and returns, for a step
 _TEXT = str, bytes, bytearray  # which Python takes for numbers, too
 _GREATEST = float(np.finfo(np.float32).max)  # of rewards
+
+
+class DivergedError(JbrlError):
+    """The learning of an agent that `MayDiverge` has left it without an action."""
 
 
 @record
@@ -360,7 +366,8 @@ class Stepping:
 
         Raises:
           JbrlError: `observe` was not called since the last action, an observation that the policy
-            does not know, or the agent can choose no action.
+            does not know, or the agent can choose no action; `DivergedError`: its learning has
+            diverged.
         """
         seen = self._observation(observation, "observation")
         if self._life is None:
@@ -382,9 +389,10 @@ class Stepping:
             chosen = np.array(action)
             if chosen.min() >= 0 and chosen.max() < self._n_actions:
                 return chosen
-        raise JbrlError(
-            f"{type(self.player.agent).__name__}, decision {self.decisions}: "
-            f"{self.player.agent.refusal(self._n_actions)}"
+        agent = self.player.agent
+        error = DivergedError if may_diverge(agent) else JbrlError
+        raise error(
+            f"{shown_name(agent)}, decision {self.decisions}: {agent.refusal(self._n_actions)}"
         )
 
     def observe(

@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from jbrl.base.errors import JbrlError, shown
+from jbrl.base.errors import JbrlError, check_count, shown
 from jbrl.base.plugins import source_digest
 from jbrl.base.pytree import record, static
 from jbrl.environments.environment import Environment
@@ -137,6 +137,7 @@ def host_problem(env: Any) -> HostProblem:
     actions = env.action_space
     if not hasattr(actions, "n") or getattr(actions, "shape", ()) != ():
         raise JbrlError(f"environment '{name}': actions {shown(actions)}: expected Discrete(n)")
+    check_count(f"environment '{name}': actions: n", int(actions.n))
     spec = Spec(_observations(env.observation_space, name), Discrete(int(actions.n)))
     return HostProblem(name, name, description="an environment of Gymnasium", spec=spec, env=env)
 
@@ -144,10 +145,13 @@ def host_problem(env: Any) -> HostProblem:
 def _observations(space: Any, name: str) -> Observation:
     """Return a space of Gymnasium as agents know it."""
     if hasattr(space, "n") and getattr(space, "shape", ()) == ():
+        check_count(f"environment '{name}': observations: n", int(space.n))
         return Discrete(int(space.n))
     shape, dtype = getattr(space, "shape", None), getattr(space, "dtype", None)
-    if shape and dtype is not None and hasattr(space, "low") and np.dtype(dtype).kind in "biuf":
-        ends = [np.asarray(end, np.float32) for end in (space.low, space.high)]
+    numbers = dtype is not None and np.dtype(dtype).kind in "biuf"
+    if shape and 0 not in shape and numbers and hasattr(space, "low"):
+        with np.errstate(over="ignore"):  # what float32 does not reach is infinite
+            ends = [np.asarray(end).astype(np.float32) for end in (space.low, space.high)]
         bounded = all(np.isfinite(end).all() for end in ends)
         low, high = (tuple(end.ravel().tolist()) for end in ends)
         return Box(tuple(map(int, shape)), *((low, high) if bounded else ()))

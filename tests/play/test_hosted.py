@@ -2,6 +2,8 @@
 refused in a sentence.
 """
 
+import re
+
 import numpy as np
 import pytest
 
@@ -82,16 +84,48 @@ def test_what_is_not_accepted_is_said():
         jbrl.policy("Q-learning", Corridor()).play(jbrl_env(3))
     with pytest.raises(JbrlError, match="a vector of environments"):
         jbrl.play("Random", test=gymnasium.make_vec("CartPole-v1", 2), episodes=1)
+    for place, named in (("observation_space", "observations"), ("action_space", "actions")):
+        many = Corridor()
+        setattr(many, place, gymnasium.spaces.Discrete(2**40))
+        with pytest.raises(JbrlError, match=rf"'Corridor': {named}: n = .*: expected an integer"):
+            jbrl.play("Random", test=many, episodes=1)
     for method, value, names in (
         ("reset", 1, "observation, info"),
         ("step", (1, 0.0, True, {}), "observation, reward, terminated, truncated, info"),
     ):
         old = Corridor()
         setattr(old, method, lambda *_, value=value, **__: value)
-        with pytest.raises(JbrlError, match=rf"^{method} returns .*: expected \({names}\)"):
+        said = rf"^step 1 \(episode 1\): {method} returns .*: expected \({names}\)"
+        with pytest.raises(JbrlError, match=said):
             jbrl.policy("Random", Corridor()).play(old)
     with pytest.raises(JbrlError, match="no end after 3 steps"):
         jbrl.policy("Random", Corridor()).play(Corridor(), max_steps=3)
+
+
+@pytest.mark.parametrize(
+    ("method", "returned", "said"),
+    [
+        ("step", (2, float("nan"), False, False, {}), r"2, step 1 .* 1\): reward = nan: expected"),
+        ("step", (6, 0.0, False, False, {}), "observation = 6: expected an integer from 1 to 5"),
+        ("reset", (None, {}), "observation = None: expected an integer from 1 to 5"),
+    ],
+)
+def test_a_mistake_is_said_in_the_terms_of_the_environment(method, returned, said):
+    env, resets = Corridor(), iter(range(9))
+    sound = getattr(env, method)
+
+    def later(*given, **named):
+        outcome = sound(*given, **named)
+        return returned if method == "reset" or env.lifetime == 2 else outcome
+
+    def counted(reset=env.reset, **named):
+        env.lifetime = next(resets)
+        return reset(**named)
+
+    env.reset = counted
+    setattr(env, method, later)
+    with pytest.raises(JbrlError, match=rf"^environment 'Corridor', lifetime .*{said}"):
+        jbrl.play("Random", test=env, n_environments=3, episodes=1)
 
 
 def jbrl_env(n):
@@ -116,6 +150,31 @@ class Hill(gymnasium.Env):
         self.place = np.clip(self.place + np.float32(0.2 * action - 0.1), 0, 1)
         self.steps += 1
         return self.place, float(self.place[0]), False, self.steps == 8, {}
+
+
+class Explosive(Hill):
+    """A hill whose second lifetime pays more than a network can learn."""
+
+    def reset(self, *, seed=None, options=None):
+        self.pays = 1e38 * (seed == 1) if seed is not None else self.pays
+        return super().reset()
+
+    def step(self, action):
+        seen, _, *ends = super().step(action)
+        return seen, self.pays, *ends
+
+
+def test_a_lifetime_whose_learning_diverges_fails_alone():
+    agent = jbrl.agents.ActorCritic(hidden_width=4, sequence_length=4)
+    played = jbrl.play(agent, test=Explosive(), n_environments=3, horizon=20)
+    assert np.isnan(played.returns).tolist() == [False, True, False]
+    # of 20 decisions, eight each: the third episode is cut off
+    np.testing.assert_array_equal(played.metrics["episodes"], [2, np.nan, 2])
+    assert re.match(
+        r"lifetime 1, step \d+ \(episode \d\): ActorCritic, decision .* diverged", played.failure
+    )
+    with pytest.raises(JbrlError, match=r"lifetime 0, .* diverged"):
+        jbrl.play(agent, test=Explosive(), seed=1, horizon=20)
 
 
 def test_environments_are_told_apart_by_their_arguments_and_wrappers():
