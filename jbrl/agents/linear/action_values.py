@@ -38,6 +38,13 @@ def values_of(q: Array, state: Array, n_actions: int) -> Array:
     return vectorize.get_row(q.reshape(-1, n_actions), jnp.maximum(state, 0))
 
 
+def _place(transition: Transition, n_actions: int) -> Array:
+    """Return the entry of a table that a transition is learned at, [] int32; states as in
+    `values_of`: below 0 the entry would be that of another lane.
+    """
+    return jnp.maximum(transition.observation, 0) * n_actions + transition.action
+
+
 def greedy(values: Array) -> Array:
     """Return the greedy action among `values` [A]: [] int32.
 
@@ -87,7 +94,7 @@ class QLearning(Agent[Prior, QLearningState]):
 
     def observe(self, key: Array, state: QLearningState, transition: Transition) -> QLearningState:
         q, n_actions = state.q, state.n_actions
-        at = transition.observation * n_actions + transition.action
+        at = _place(transition, n_actions)
         old = vectorize.get_row(q[:, None], at)[0]
         best = values_of(q, transition.next_observation, n_actions).max()
         error = transition.reward + jnp.where(transition.terminated, 0.0, self.gamma * best) - old
@@ -141,7 +148,7 @@ class Sarsa(Agent[Prior, SarsaState]):
 
     def observe(self, key: Array, state: SarsaState, transition: Transition) -> SarsaState:
         q, n_actions = state.q, state.n_actions
-        at = transition.observation * n_actions + transition.action
+        at = _place(transition, n_actions)
         values = values_of(q, transition.next_observation, n_actions)
         chosen = epsilon_greedy(values, self.epsilon, sampling.uniforms(key))
         following = self.gamma * vectorize.get_row(values[:, None], chosen)[0]

@@ -42,18 +42,16 @@ AGENTS = {
 @functools.cache
 def script():
     """Transitions of a lane for each agent, arrays [L, T], and the keys of both functions; one
-    episode in five steps ends, half of them truncated.
+    episode in five steps ends, half of them truncated. One observation of six is that of zeros, -1.
     """
     rng = np.random.default_rng(8)
     shape = (len(SETTINGS), STEPS)
-    arrival, start = rng.integers(0, N_STATES, (2, *shape)).astype(np.int32)
+    arrival, start = rng.integers(-1, N_STATES, (2, *shape)).astype(np.int32)
     end = rng.choice(3, shape, p=[0.8, 0.1, 0.1])
     observation = np.roll(np.where(end > 0, start, arrival), 1, axis=1)
-    # the vector of zeros after some of the terminal steps
-    next_observation = np.where((end == 1) & (arrival < 2), -1, arrival).astype(np.int32)
     reward = rng.normal(size=shape).astype(np.float32)
     keys = jax.random.split(jax.random.key(3), (2, *shape))
-    return observation, reward, next_observation, end == 1, end == 2, *keys
+    return observation, reward, arrival, end == 1, end == 2, *keys
 
 
 def lane_of(agent, *arrays):
@@ -76,6 +74,7 @@ def q_learning_twin(agent, steps):
     """Actions, and the values after each step."""
     q = np.full((N_STATES, N_ACTIONS), agent.q0)
     for x, reward, y, terminated, _, uniforms, _ in steps:
+        x, y = max(x, 0), max(y, 0)
         u = epsilon_greedy(q[x], uniforms, agent.epsilon)
         q[x, u] += agent.alpha * (
             reward + (0 if terminated else agent.gamma * q[y].max()) - q[x, u]
@@ -88,6 +87,7 @@ def sarsa_twin(agent, steps):
     q = np.full((N_STATES, N_ACTIONS), agent.q0)
     starts = True
     for x, reward, y, terminated, truncated, act_uniforms, observe_uniforms in steps:
+        x, y = max(x, 0), max(y, 0)
         if starts:
             u, trace = epsilon_greedy(q[x], act_uniforms, agent.epsilon), np.zeros_like(q)
         following = 0 if terminated else epsilon_greedy(q[y], observe_uniforms, agent.epsilon)
