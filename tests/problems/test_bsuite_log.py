@@ -174,6 +174,17 @@ def test_an_unfinished_episode_counts_with_what_it_has_earned():
     assert score(np.array([1, 1, 4], np.float32), np.zeros(3, bool))[0] == 6
 
 
+@pytest.mark.parametrize("steps", [2048, 2049, 10**6])
+def test_a_long_episode_loses_few_digits(steps):
+    """A sum in float32 alone is 1% off after 10^6 steps."""
+    for ended in (False, True):
+        ends = np.zeros(steps, bool)
+        ends[-1] = ended
+        found, state = score(np.full(steps, 0.1, np.float32), ends)
+        np.testing.assert_allclose(found, steps * float(np.float32(0.1)), rtol=2e-5)
+        assert (state.episodes, state.steps) == ((1, 0) if ended else (0, steps))
+
+
 def test_before_the_first_step_the_score_is_zero():
     state = EpisodeMean().begin(Environment(), None)
     lanes = jax.tree.map(lambda leaf: np.asarray(leaf)[None], state)
