@@ -34,7 +34,7 @@ from jbrl.play.machine import available_memory
 from jbrl.play.timing import since
 from jbrl.problems.hosted import HostPrior
 from jbrl.problems.prior import Prior
-from jbrl.rollout.contract import DrawsParameters, Transition
+from jbrl.rollout.contract import DrawsParameters, RestsAtEnd, Transition
 from jbrl.rollout.episodes import BLOCK
 from jbrl.rollout.faults import observe_key, reset_key
 
@@ -82,10 +82,12 @@ class Player:
         if isinstance(agent, DrawsParameters):
             agent, knowledge = agent.draw_and_train(own, knowledge)
             drawn = agent
-        seen = self.spec.observation
+        seen, state = self.spec.observation, agent.reset(reset_key(own), knowledge)
+        if isinstance(agent, RestsAtEnd):
+            state = agent.without_end(state)
         return LifeState(
             own=drawn,
-            agent=agent.reset(reset_key(own), knowledge),
+            agent=state,
             key=stream(key, index, "agent"),
             t=jnp.int32(0),
             observation=jnp.zeros(seen.shape, seen.dtype),

@@ -10,7 +10,7 @@ written for one lane; `jbrl.play` maps it over many. What only some agents need 
     DrawsParameters stands for a distribution over agents
     Compiled        another agent plays in its place
     HasCost         states what a decision costs, beside playing itself
-    Sized, Measured, StaysWithNaN, MayDiverge, MadeOfWeights
+    Sized, Measured, StaysWithNaN, MayDiverge, RestsAtEnd, MadeOfWeights
 """
 
 import dataclasses
@@ -187,6 +187,16 @@ class StaysWithNaN:
     """Mixin of agents that go on with NaN in their state: it is no fault, and they keep count of
     it.
     """
+
+
+class RestsAtEnd:
+    """Mixin of agents that rest once as many episodes are over as a lifetime of their prior has:
+    lanes that wait for others to end then cost less. A policy plays on.
+    """
+
+    def without_end(self, state: Any) -> Any:
+        """Return the state, at the start of a lifetime, of one that never ends."""
+        raise NotImplementedError(f"{type(self).__name__} has no method without_end")
 
 
 def watched(agent: Any, state: Any) -> Any:

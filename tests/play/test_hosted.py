@@ -9,6 +9,7 @@ import pytest
 
 import jbrl
 from jbrl.agents.linear.action_values import QLearning
+from jbrl.agents.registry import AGENTS
 from jbrl.base.errors import JbrlError
 from jbrl.play.play import play_episodes
 from jbrl.problems.hosted import host_problem
@@ -217,6 +218,21 @@ def test_linear_agents_know_the_ends_of_observations(tmp_path):
     np.testing.assert_array_equal(played[0].returns, played[1].returns)
     with pytest.raises(JbrlError, match="needs an environment whose observations have finite ends"):
         jbrl.policy("Sarsa-lambda", Hill(low=-np.inf))
+
+
+@pytest.mark.parametrize("order", [2, 5])  # 81 features, and more than one pass takes
+def test_a_policy_plays_and_learns_beyond_the_episodes_of_its_lifetime(order):
+    import jbrl.gymnasium
+
+    problem = "CartPole(max_steps=40)"
+    agent = AGENTS["Sarsa-lambda-s"].agent(dependent_low=order, dependent_high=order)
+    lives = [jbrl.policy(agent, problem, episodes=n).start() for n in (1, 6)]
+    for life in lives:
+        play_episodes(life, jbrl.gymnasium.make(problem), jbrl.Episodes(6), seed=0)
+    first, second = (life.arrays() for life in lives)
+    assert first.keys() == second.keys() and lives[0].decisions > 40
+    for name, found in first.items():
+        np.testing.assert_array_equal(found, second[name], err_msg=name)
 
 
 def test_a_lifetime_can_be_ended():

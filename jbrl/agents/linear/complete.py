@@ -37,6 +37,7 @@ from jbrl.rollout.contract import (
     HasCost,
     Measured,
     Requirements,
+    RestsAtEnd,
     Sized,
     StaysWithNaN,
     Transition,
@@ -60,6 +61,7 @@ PLACES = (
     "epochs",
 )
 PARL2_START = 1.0  # step size
+ENDLESS = 2**31 - 1  # episodes of a lifetime that has no number of them
 
 # Of a weight or trace in one pass (`benchmarks/jordan.py`); with Fourier terms each comes with its
 # share of a cosine, and a group of lanes does not fit into the cache.
@@ -248,7 +250,7 @@ class Drawing:
 
 
 @record
-class CompleteLinear(HasCost, Measured, Sized, StaysWithNaN, Agent[Prior, Any]):
+class CompleteLinear(HasCost, Measured, RestsAtEnd, Sized, StaysWithNaN, Agent[Prior, Any]):
     """Base of the complete algorithms with linear functions.
 
     Class attributes:
@@ -378,6 +380,11 @@ class CompleteLinear(HasCost, Measured, Sized, StaysWithNaN, Agent[Prior, Any]):
         limit = jnp.where(self.learning_episodes > 0, self.learning_episodes, last)
         return progress.episodes < jnp.minimum(limit, last)
 
+    def without_end(self, state: Any) -> Any:
+        """See `RestsAtEnd`."""
+        progress = dataclasses.replace(state.progress, lifetime=Episodes(ENDLESS))
+        return dataclasses.replace(state, progress=progress)
+
     def sizes(self, state: Any) -> npt.NDArray[np.int64]:
         """See `Sized`: the number of features."""
         return np.asarray(state.progress.drawn["features"], np.int64)
@@ -393,4 +400,4 @@ class CompleteLinear(HasCost, Measured, Sized, StaysWithNaN, Agent[Prior, Any]):
 
 def _episodes(lifetime: Lifetime) -> Array:
     """Return the number of episodes of a lifetime, [] int32."""
-    return jnp.int32(lifetime.episodes if isinstance(lifetime, Episodes) else 2**31 - 1)
+    return jnp.int32(lifetime.episodes if isinstance(lifetime, Episodes) else ENDLESS)
