@@ -159,6 +159,7 @@ DASHES: tuple[Any, ...] = (  # of lines that differ in grey, too
     (0, (8, 2, 2, 2)),
 )
 DASHED: Any = (0, (4, 3))  # of lines to compare with
+DOTTED: Any = (0, (1, 2))
 HATCH = "////"  # where an algorithm is tied with the best: different from full in grey as well
 Styles = Mapping[str, Style]
 Floats = npt.NDArray[np.float64]

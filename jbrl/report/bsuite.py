@@ -124,10 +124,11 @@ def _details(
     name, family = experiment.name, experiment.family
     raw = curves.regrets(logs, name)
     regret = _about(experiment)[0]["regret"]
+    best = " Dotted: the best learner has no more." if curves.least_regrets(experiment) else ""
     if family == "deep_sea":
         shown = raw[raw["level"].isin(curves.SHOWN_SIZES)]
         if len(shown):
-            caption = "Share of bad episodes so far, for some sizes. Dashed: 0.99."
+            caption = f"Share of bad episodes so far, for some sizes. Dashed: 0.99.{best}"
             drawing = figures.by_level(curves.mean_curves(shown), experiment)
             yield "learning", "Learning", caption, drawing
         solved = curves.solutions(logs, name, release)
@@ -147,7 +148,7 @@ def _details(
         drawing = figures.scaling(values, experiment, looks)
         yield "scale", "Which settings are solved", caption, drawing
     elif experiment.wrapper or family == "discounting_chain":
-        caption = LEARNING.format(band="", regret=regret)
+        caption = LEARNING.format(band="", regret=regret) + best
         drawing = figures.by_level(curves.mean_curves(raw), experiment)
         yield "learning", "Learning", caption, drawing
         caption = "By level, with 95% intervals over runs."
@@ -156,7 +157,7 @@ def _details(
     else:
         caption = LEARNING.format(band=", with a 95% band", regret=regret)
         drawing = figures.learning(curves.mean_curves(raw), experiment, looks)
-        yield "learning", "Learning", f"{caption} Dashed: a score of 0.", drawing
+        yield "learning", "Learning", f"{caption} Dashed: a score of 0.{best}", drawing
     what = RETURNS.get(family, "Average return of the episodes")
     clean = " without noise and scale" if experiment.wrapper else ""
     caption = f"{what} between two logged episodes{clean}, every setting and run. Dashed: the best."

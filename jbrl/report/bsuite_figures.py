@@ -23,7 +23,7 @@ from matplotlib.patches import Patch
 from jbrl.base.bsuite_sweep import DEEP_SEA_SIZES, EXPERIMENTS, TAGS, TYPES, Experiment
 from jbrl.report import axes as parts
 from jbrl.report.axes import COLOURS, FAINT, INK, PAPER, drawn
-from jbrl.stats.bsuite.curves import SHOWN_SIZES, THRESHOLDS, optima
+from jbrl.stats.bsuite.curves import SHOWN_SIZES, THRESHOLDS, least_regrets, optima
 from jbrl.stats.bsuite.measures import BASE
 
 MAP = mpl.colormaps["viridis"]
@@ -250,7 +250,7 @@ def learning(curves: pd.DataFrame, experiment: Experiment, styles: parts.Styles)
         x, y = rows["episode"].to_numpy(), rows["mean"].to_numpy()
         axes.fill_between(x, y - spread, y + spread, color=style.colour, alpha=0.15, linewidth=0)
         axes.plot(x, y, **parts.line_look(style, k), markevery=(2 + 2 * k, 11))
-    _baseline(axes, experiment)
+    _best_learner(axes, experiment, _baseline(axes, experiment))
     _episodes(axes, experiment)
     axes.set(xlabel="episode", ylabel="average regret")
     top = parts.legend(drawing.figure, agents, styles, lines=True)
@@ -282,7 +282,7 @@ def by_level(curves: pd.DataFrame, experiment: Experiment) -> parts.Drawing:
         for k, level in enumerate(levels):
             rows = own[own["level"] == level]
             axes.plot(rows["episode"], rows["mean"], **looks[k], markevery=(1 + 2 * k, 11))
-        _baseline(axes, experiment)
+        _best_learner(axes, experiment, _baseline(axes, experiment))
         _episodes(axes, experiment)
     lines = dict(zip(levels, looks, strict=True))
     label = "average bad episodes" if deep_sea else "average regret"
@@ -367,13 +367,24 @@ def _episodes(axes: Axes, experiment: Experiment) -> None:
     axes.set_xlim(1, experiment.episodes)
 
 
-def _baseline(axes: Axes, experiment: Experiment) -> None:
-    """Draw the average regret that scores 0, or the least one that counts as solved."""
+def _baseline(axes: Axes, experiment: Experiment) -> float | None:
+    """Draw the average regret that scores 0, or the least one that counts as solved; return it."""
     lines = {"discounting_chain": 0.08, "deep_sea": 0.99, **BASE}
     lines |= {k: v for k, v in THRESHOLDS.items() if k != "cartpole_swingup"}
     value = lines.get(experiment.family)
     if value is not None:
         axes.axhline(value, color=INK, linewidth=0.8, linestyle=parts.DASHED)
+    return value
+
+
+def _best_learner(axes: Axes, experiment: Experiment, at_first: float | None) -> None:
+    """Draw limits of the average regret of the best learner: that of its first episode, and all its
+    regret divided by the episodes so far, which is what it has once everything has been tried.
+    """
+    episodes = np.geomspace(1, experiment.episodes, 200)
+    for regret in least_regrets(experiment):
+        limit = np.minimum(math.inf if at_first is None else at_first, regret / episodes)
+        axes.plot(episodes, limit, color=INK, linewidth=0.8, linestyle=parts.DOTTED)
 
 
 @drawn

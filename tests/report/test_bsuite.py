@@ -174,3 +174,28 @@ def test_panels_name_their_axes_once():
     drawing = figures.raw_lines(rows, EXPERIMENTS["catch"], styles(logs.agents), "average return")
     labels = [axes.get_xlabel() for axes in drawing.figure.axes]
     assert [*labels, drawing.figure.get_supxlabel()] == ["", "episode"]
+
+
+@pytest.mark.parametrize(
+    ("name", "at_first", "totals"),
+    [
+        ("bandit", 0.5, [2.75]),
+        ("discounting_chain", 0.08, [0.2]),
+        ("deep_sea", 0.99, [5, 10, 15, 20, 25]),
+        ("bandit_noise", 0.5, []),
+        ("catch", 1.6, []),
+    ],
+)
+def test_the_best_learner_is_a_line_where_it_is_known_and_not_0(name, at_first, totals):
+    experiment = EXPERIMENTS[name]
+    level = 10.0 if name == "deep_sea" else 1.0
+    rows = {"agent": "a", "level": level, "episode": [1, 100], "mean": 0.05, "ci95": 0.01}
+    table = pd.DataFrame(rows)
+    if experiment.wrapper or name in ("deep_sea", "discounting_chain"):
+        drawing = figures.by_level(table, experiment)
+    else:
+        drawing = figures.learning(table, experiment, styles(["a"]))
+    lines = [line.get_ydata() for line in drawing.figure.axes[0].get_lines()]
+    ends = sorted(y[-1] * experiment.episodes for y in lines if len(y) > 100)
+    assert ends == pytest.approx(totals)
+    assert all(y[0] == pytest.approx(at_first) for y in lines if len(y) > 100)

@@ -148,6 +148,15 @@ def optima(experiment: Experiment) -> tuple[float, ...]:
     return tuple({deep_sea_value(n, stochastic=stochastic, cost=0.0): 0 for n in sizes})
 
 
+def least_regrets(experiment: Experiment) -> tuple[float, ...]:
+    """Return the least regrets of all episodes in the settings that are drawn, without 0 and those
+    that are not known.
+    """
+    drawn = [one for one in experiment.ids if SWEEP[one].settings.get("size", 10) in SHOWN_SIZES]
+    known = (found.least_regret for one in drawn if (found := ceiling(one)) is not None)
+    return tuple(dict.fromkeys(regret for regret in known if regret > 0))
+
+
 def group_of(run: Run) -> float:
     """Return the quantity that curves are grouped by: the level of an experiment, or the horizon of
     the best chain.
