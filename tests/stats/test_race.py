@@ -1,10 +1,14 @@
 """Races: how often a guarantee fails, counted; bits; limits of means; the cost of an evaluation."""
 
 import itertools
+from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 
+from benchmarks import races
+from benchmarks.races import FIELDS, KINDS, scores
 from jbrl.base.errors import JbrlError
 from jbrl.stats.evaluation import EvaluateOptions
 from jbrl.stats.evaluation.game import Moves, sides_of
@@ -23,15 +27,9 @@ def raced(means: list[float], draw: str, seed: int, *, epsilon: float, most: int
     race = Race(names, span=1.0, epsilon=epsilon, confidence=1 - FALSE_ALARM)
     rng, start, stop = np.random.default_rng(seed), 0, 64
     while stop <= most:
-        common = rng.random(stop - start)
-        for name, mean in zip(names, means, strict=True):
-            own = rng.random(stop - start)
-            if draw == "binary":
-                scores = (0.5 * (common + own) < 0.5).astype(float) * mean * 2
-            else:  # one in fifty scores is large: heavy within its bounds
-                scores = np.where(own < 0.02, 1.0, np.clip((mean - 0.02) / 0.98, 0, 1))
+        for name, own in zip(names, scores(means, draw, rng, stop - start), strict=True):
             if name in race.running or start == 0:
-                race.add(name, scores)
+                race.add(name, own)
         race.drop()
         if not race.open():
             break
@@ -39,17 +37,10 @@ def raced(means: list[float], draw: str, seed: int, *, epsilon: float, most: int
     return race
 
 
-FIELDS = {
-    "equal": [0.4, 0.4, 0.4, 0.4],
-    "close": [0.4, 0.39, 0.38, 0.35],
-    "apart": [0.4, 0.3, 0.2, 0.1],
-}
-
-
 def errors(n: int, most: int) -> tuple[int, int]:
     """Return how many of n races broke a guarantee, and how many ended."""
     wrong = ended = 0
-    cases = itertools.product(FIELDS.values(), ("binary", "heavy"))
+    cases = itertools.product(FIELDS.values(), KINDS)
     for seed, (means, draw) in zip(range(n), itertools.cycle(cases), strict=False):
         race = raced(means, draw, seed, epsilon=0.02, most=most)
         best = [means[int(name)] >= means[int(race.left[name][0])] for name in race.left]
@@ -72,6 +63,31 @@ def test_of_a_thousand_races_one_in_twenty_errs_at_most():
     # more than 73 would be with probability 0.1 % if the rate were 5 %
     wrong, _ = errors(1000, 2**15)
     assert wrong <= 73
+
+
+def test_what_the_page_says_of_races_beside_other_rules():
+    root = Path(races.__file__).parents[1]
+    kept = pd.read_json(root / "benchmarks/results/races.jsonl", lines=True)
+    kept = kept.set_index(["field", "kind", "rule"]).sort_index()
+    words = " ".join((root / "docs/statistics.md").read_text(encoding="utf-8").split())
+    rules = {name: rows.droplevel("rule") for name, rows in kept.groupby("rule")}
+    race = rules["race"]
+    assert race["ended"].all() and not race["wrong"].any()
+    assert f"In {race['races'].sum():,} races" in words
+    for rule, text in (("challenger", "{:.1f} to {:.1f} times"), ("halving", "{:.1f} to {:.1f},")):
+        part = rules[rule]["scores"] / race["scores"]
+        part = part.drop("equal", level="field") if rule == "halving" else part
+        assert text.format(part.min(), part.max()) in words
+    again = pd.DataFrame(races.compared(FIELDS["apart"], "heavy", 200)).T
+    assert again["scores"].to_dict() == kept["scores"].xs(("apart", "heavy")).to_dict()
+
+
+def test_rules_stop_with_the_best_where_it_is_far_ahead():
+    table = np.array([[0.2], [0.9], [0.1], [0.3]]) + np.zeros(2**12)
+    for rule in (races.race, races.challenger):
+        best, played, ended = rule(table)
+        assert (best, ended) == (1, True) and played < 4 * 2**12
+    assert races.halving(table, 8) == 1
 
 
 def test_the_limits_of_a_mean_hold_and_shrink():
