@@ -209,7 +209,7 @@ class Policy:
         """Write the policy as a new folder, whole or not at all.
 
         Args:
-          limits: promised, numbers or texts by name, for example `{"online": "1 ms"}`.
+          limits: promised, seconds as floats or texts by name, for example `{"online": "1 ms"}`.
           decisions: over which the latency that is written down is measured, unless it was before;
             None: it is not measured.
 
@@ -312,7 +312,10 @@ class Policy:
             "action": f"an integer from 0 to {self.player.spec.actions.n - 1}",
             "trained": f"in {notebook.duration(self.offline_seconds)}, seed {self.seed}",
             "origin": self.origin,
-            **{f"limit {name}": str(value) for name, value in self.limits.items()},
+            **{
+                f"limit {name}": notebook.duration(v) if isinstance(v, float) else str(v)
+                for name, v in self.limits.items()
+            },
         }
         if self.measured:
             facts |= {f"latency, {k}": v for k, v in self.measured.facts().items()}

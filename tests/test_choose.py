@@ -90,6 +90,8 @@ def test_the_answer_names_an_agent_and_scores_it_afresh(choice, folder):
 def test_the_policy_in_the_folder_acts(choice, folder):
     policy = jbrl.load_policy(folder / "policy")
     assert policy.limits == {"offline": 60.0, "online": 1.0}
+    card = (folder / "policy" / "README.md").read_text(encoding="utf-8")
+    assert "| limit offline | 60 s |\n| limit online | 1 s |" in card
     assert policy.digest == choice.policy.digest
     assert policy.start(seed=1).act(0) in range(3)
 
