@@ -84,6 +84,16 @@ def test_what_commands_print_about_a_study_is_the_kept_text(archive, command):
     kept.compare(f"jbrl {command}", {"out": done.stdout, "err": done.stderr})
 
 
+def test_scores_stay_within_100_columns_and_name_what_is_left_out():
+    printed = call("scores", KEPT)
+    lines = printed.stdout.splitlines()
+    assert max(map(len, lines)) <= 100 and len(lines) > 634
+    assert {"algorithm", "parameters", "mean", "ci95", "offline", "online"} <= {*lines[0].split()}
+    assert (
+        "note: no place for compile" in printed.stderr and "--format csv has all" in printed.stderr
+    )
+
+
 def test_long_texts_continue_on_the_next_line():
     table = pd.DataFrame({"agent": ["a long name of an agent " * 3], "mean": [1.5]})
     assert len(_aligned(table)) == 2

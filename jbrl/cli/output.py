@@ -194,6 +194,23 @@ def for_people(
     )
 
 
+def fitting(
+    table: "pd.DataFrame", order: Sequence[tuple[str, ...]]
+) -> "tuple[pd.DataFrame, list[str]]":
+    """Return a table without the columns that the terminal has no place for, and these columns.
+
+    Args:
+      order: of columns that may be left out, together, the first ones first.
+    """
+    left: list[str] = []
+    for names in order:
+        if max(map(len, _aligned(table, terminal_width()))) <= terminal_width():
+            break
+        left += [name for name in names if name in table]
+        table = table.drop(columns=[*names], errors="ignore")
+    return table, left
+
+
 def _for_json(value: Any) -> Any:
     """Return `value`, or None for NaN, which JSON does not have."""
     return None if isinstance(value, float) and math.isnan(value) else value

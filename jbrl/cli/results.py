@@ -13,7 +13,15 @@ import typer
 from rich.console import Console
 
 from jbrl.cli.options import Folder, Format, Natural, Positive
-from jbrl.cli.output import complain, count, duration, for_people, print_table, terminal_width
+from jbrl.cli.output import (
+    complain,
+    count,
+    duration,
+    fitting,
+    for_people,
+    print_table,
+    terminal_width,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -29,6 +37,11 @@ BESIDE = (
     *("offline_processor_seconds", "online_processor_seconds"),
 )
 ONE_VALUED = ("device", "seed", "criterion", "lifetime", "parameters")
+# columns that a narrow terminal goes without, the first one first
+SPARED = (
+    *(("compile",), ("alone",), ("latency p99",), ("latency",), ("prior",), ("n",), ("test",)),
+    ("share low", "share high"),
+)
 ParameterColumns = Annotated[
     bool, typer.Option(help="One column for each parameter, instead of the column parameters.")
 ]
@@ -185,7 +198,10 @@ def scores(
     table = with_shares(table, brackets, oracles_of(results.manifest))
     if format == "table" and not parameter_columns:
         shown = table.drop(columns=[name for name in BESIDE if name in table])
-        print_table(for_people(shown, results.units, ONE_VALUED), format, terminal_width())
+        shown, left = fitting(for_people(shown, results.units, ONE_VALUED), SPARED)
+        print_table(shown, format, terminal_width())
+        if left:
+            complain(f"no place for {', '.join(left)}: --format csv has all columns", "note")
     else:
         print_table(_in_columns(table) if parameter_columns else table, format)
     for unit in results.units.query("status == 'failed'").itertuples():
