@@ -1,6 +1,6 @@
 """Count the scores that races need, beside two other rules, on candidates of known means.
 
-python benchmarks/races.py [--races 40]
+python benchmarks/races.py [--races 200]
 
 Prints one JSON line for each field of four candidates, kind of scores and rule: scores played in
 all, on average over races, the share of races that ended before a candidate had `MOST` scores, and
@@ -140,7 +140,7 @@ def compared(means: list[float], kind: str, races: int) -> dict[str, dict[str, f
 def main() -> None:
     """Run from the command line."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
-    parser.add_argument("--races", type=int, default=40)
+    parser.add_argument("--races", type=int, default=200)
     given = parser.parse_args()
     for field, kind in itertools.product(FIELDS, KINDS):
         for rule, found in compared(FIELDS[field], kind, given.races).items():
