@@ -81,6 +81,8 @@ def lower_limit(numbers: Floats, low: float, high: float, level: float) -> float
     start = above = math.fsum(numbers.tolist()) / len(numbers) if len(numbers) else high
     while above - below > PRECISION * (start - below):  # limits are below the mean of the numbers
         middle = (below + above) / 2
+        if not below < middle < above:  # the mean of the numbers is `low`, but for rounding
+            break
         evidence = Evidence(middle, low)
         evidence.add(numbers)
         if evidence.wealth * level >= 1:  # the level may be rounded to 0

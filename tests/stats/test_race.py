@@ -136,6 +136,13 @@ def test_one_that_is_worse_leaves_and_one_that_copies_the_leader_is_settled():
     assert low <= -0.3 <= high < 0
 
 
+@pytest.mark.parametrize("low", [-3.0, 0.1, 47.1])
+def test_scores_that_are_the_least_but_for_rounding_have_limits(low):
+    for scores in (np.full(100, low), np.full(100, np.nextafter(low, 99))):
+        assert low <= interval(scores, low, 99.0)[0] <= scores[0]
+        assert -scores[0] <= interval(-scores, -99.0, -low)[1] <= -low
+
+
 def test_a_limit_of_nothing_is_the_end_of_the_range():
     assert lower_limit(np.zeros(0), -2.0, 3.0, 0.05) <= -1.9
     assert lower_limit(np.ones(9), -2.0, 3.0, 0.0) <= -1.9  # a level that is rounded to 0
