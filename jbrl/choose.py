@@ -17,7 +17,7 @@ from typing import Any
 from jbrl.agents.complete import is_oracle
 from jbrl.base.errors import JbrlError, as_path, expect, shown
 from jbrl.base.files import naming, write_whole
-from jbrl.base.parameters import parse_seconds
+from jbrl.base.parameters import parse_seconds, separated
 from jbrl.choice import Choice
 from jbrl.chooser import Chooser, Progress, Watch
 from jbrl.play import batching
@@ -171,7 +171,7 @@ def _field(given: Any, protocol: Protocol, offline: float, online: float) -> lis
     if isinstance(given, Path) or str(given).endswith(".toml"):
         given = _of_study(given, protocol)
     elif isinstance(given, str):
-        given = [name.strip() for name in given.split(",")]
+        given = separated(given)
     if not isinstance(given, Mapping | Sequence):
         raise JbrlError(f"candidates = {shown(given)}: expected agents, or the path of a study")
     named: list[tuple[str, Any]] = (

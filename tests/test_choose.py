@@ -174,6 +174,9 @@ def test_nobody_keeps_a_limit_that_is_too_short():
         ({"candidates": [3]}, "agent = 3: expected an agent, or the name of one"),
         ({"candidates": {3: "BEB"}}, "candidates: name 3: expected a text"),
         ({"candidates": ["BEBE"]}, "did you mean 'BEB'"),
+        ({"candidates": "BEB(beta=x)"}, "agent 'BEB': beta = 'x': expected a number from 0"),
+        ({"candidates": "BEB(beta=1, beta=2)"}, "expected parameters once each, as in BEB"),
+        ({"candidates": "BEB(beta=1"}, "expected parameters once each, as in BEB"),
         ({"problem": "CartPole", "candidates": ["BeliefPPO"]}, "BeliefPPO needs a Dirichlet prior"),
         ({"candidates": [RecurrentPolicy(*[np.zeros(1)] * 2, Gru(1, 1, 1))]}, "that was trained"),
         ({"problem": NAMELESS, "out": "nowhere"}, "'Mine' is none that a name stands for"),
@@ -228,6 +231,18 @@ def test_names_of_settings_leave_out_capacities_that_the_agent_has_made():
         "BFS3(trajectories=1000, root=single)",
         "BAMCP",
     ]
+
+
+def test_names_that_an_answer_shows_name_candidates():
+    shown = [
+        "BEB(beta=4.0)",
+        "DPT(budget=1000, inputs=mean and belief)",
+        "e-Greedy(epsilon={'uniform': [0.0, 1.0]})",
+    ]
+    text = ", ".join(shown).replace("{'uniform': [0.0, 1.0]}", "{ uniform = [0, 1] }")
+    for given in (shown, text):
+        choice = jbrl.choose("GC(n_states=3)", candidates=given, **TINY | {"online": "1e-12 s"})
+        assert {one.name for one in choice.standings} == set(shown)
 
 
 def test_a_portfolio_suits_the_problem_and_its_limits():

@@ -1,15 +1,18 @@
 """The register of agents, their checks on the host, and agents by name."""
 
+import contextlib
 import dataclasses
+import tomllib
+from ast import literal_eval
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar, dataclass_transform
 
 import jax
 
-from jbrl.agents.complete import played_agent
+from jbrl.agents.complete import build, played_agent
 from jbrl.base.errors import JbrlError, Register, check_count, expect, nearest, shown, with_hints
-from jbrl.base.parameters import check_parameters
+from jbrl.base.parameters import check_parameters, separated
 from jbrl.base.plugins import find_class, is_outside, source_digest, summary
 from jbrl.base.pytree import record
 from jbrl.rollout.contract import Agent
@@ -88,6 +91,39 @@ def find_agent(name: str, folder: Path) -> FoundAgent:
     agent, digest = find_class(name, folder, Agent, "agent")
     check_record(agent, name)
     return FoundAgent(agent, registered_name(agent) or name, digest)
+
+
+def named_agent(text: str, folder: Path) -> tuple[Agent, str]:
+    """Return an agent by its name, with or without parameters, and the name alone.
+
+    Args:
+      text: a name as of `find_agent`, or `name(parameter=value, …)` with values as in TOML.
+
+    Raises:
+      JbrlError: as of `find_agent`; parameters that are not written so, or not accepted.
+    """
+    name, bracket, inside = (part.strip() for part in text.partition("("))
+    if text in AGENTS or not bracket:
+        found = find_agent(text, folder)
+        return found.agent(), found.name
+    found = find_agent(name, folder)
+    items = [item.partition("=") for item in separated(inside.removesuffix(")")) if item]
+    values = {key.strip(): _value(value.strip()) for key, equals, value in items if equals}
+    if len(values) < len(items) or not inside.endswith(")"):
+        raise JbrlError(
+            f"agent '{shown(text, str)}': expected parameters once each, as in BEB(beta=4)"
+        )
+    return build(found.agent, values, f"agent '{name}'")[0], found.name
+
+
+def _value(text: str) -> Any:
+    """Return a value as TOML or Python has it; other texts, as answers show them, are strings."""
+    refused = (ValueError, SyntaxError, RecursionError, MemoryError)
+    with contextlib.suppress(*refused):
+        return tomllib.loads(f"value = {text}")["value"]
+    with contextlib.suppress(*refused):
+        return literal_eval(text)
+    return text
 
 
 def registered_name(cls: type) -> str | None:

@@ -158,6 +158,18 @@ def _end(value: float) -> str:
     return str(int(value)) if abs(value) < 1e15 and value == int(value) else repr(value)
 
 
+def separated(text: str) -> list[str]:
+    """Split a text at commas that stand outside brackets."""
+    parts, depth = [""], 0
+    for letter in text:
+        depth += (letter in "([{") - (letter in ")]}")
+        if letter == "," and depth == 0:
+            parts.append("")
+        else:
+            parts[-1] += letter
+    return [part.strip() for part in parts]
+
+
 def raise_capacity(agent: Any, name: str, needed: int) -> None:
     """Raise a capacity of a frozen agent to what is needed; one that suffices stays.
 

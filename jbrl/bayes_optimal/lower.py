@@ -11,7 +11,7 @@ import numpy as np
 
 from jbrl.agents.bayes.look_ahead import LookAheadAgent, begin, deepest, plan_ahead
 from jbrl.agents.complete import played_agent
-from jbrl.agents.registry import AGENTS, find_agent
+from jbrl.agents.registry import AGENTS, named_agent
 from jbrl.base.errors import JbrlError, expect
 from jbrl.base.plugins import is_outside, source_digest
 from jbrl.bayes_optimal.limits import Chance
@@ -66,8 +66,7 @@ class Candidate:
 def find_agents(
     agents: Sequence[str] | Mapping[str, Agent], protocol: Protocol
 ) -> dict[str, Agent]:
-    """Return agents by their names: those that are given, or those of the register, with their
-    default parameters.
+    """Return agents by their names: those that are given, or those of the register.
 
     Raises:
       JbrlError: no such agent, one that cannot use the prior, or one that is shown the MDP.
@@ -75,7 +74,7 @@ def find_agents(
     expect("agents", agents, Sequence | Mapping, "names of agents, or agents by their names")
     if not isinstance(agents, Mapping):
         agents = [agents] if isinstance(agents, str) else agents
-        agents = {name: find_agent(name, Path.cwd()).agent() for name in agents}
+        agents = {name: named_agent(name, Path.cwd())[0] for name in agents}
     for name, agent in agents.items():
         protocol.check_agent(agent, name)
         if isinstance(agent, Oracle):
@@ -132,7 +131,7 @@ def _digest(agent: Agent, name: str) -> str:
     eight hexadecimal digits of its version, parameters and source. "" for other names, which stand
     for one policy each.
     """
-    if name not in AGENTS and ":" not in name:
+    if name.partition("(")[0].strip() not in AGENTS and ":" not in name:
         return ""
     base = played_agent(agent)
     source = source_digest(type(base)) if is_outside(type(base)) else ""

@@ -112,11 +112,11 @@ def _agents(problem: str, names: list[str], study: Path | None) -> "dict[str, Ag
     Raises:
       JbrlError: no such agent or study, or a study without findings on this distribution.
     """
-    from jbrl.agents.registry import find_agent
+    from jbrl.agents.registry import named_agent
     from jbrl.problems.lookup import problem as find_problem
     from jbrl.results import Results
 
-    agents: dict[str, Agent] = {name: find_agent(name, Path.cwd()).agent() for name in names}
+    agents: dict[str, Agent] = {name: named_agent(name, Path.cwd())[0] for name in names}
     if study is not None:
         learned = Results(study).learned_on(find_problem(problem).digest)
         if not learned:

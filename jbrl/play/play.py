@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from jbrl.agents.complete import Complete, played_agent
-from jbrl.agents.registry import check_agent, check_record, find_agent
+from jbrl.agents.registry import check_agent, check_record, named_agent
 from jbrl.base.errors import JbrlError, shown
 from jbrl.base.notebook import Bar
 from jbrl.environments.environment import Environment
@@ -80,9 +80,9 @@ def play(
     `failure` of the outcome says why.
 
     Args:
-      agent: an agent with its parameters, for example `EpsilonGreedy(epsilon=0.1)`; or a name, with
-        the default parameters: one of the register (`"e-Greedy"`), or `"module:Class"`, the module
-        being importable or lying in the working directory.
+      agent: an agent with its parameters, for example `EpsilonGreedy(epsilon=0.1)`; or a name,
+        with parameters where wanted: one of the register (`"e-Greedy"`, `"BEB(beta=4)"`), or
+        `"module:Class"`, the module being importable or lying in the working directory.
       test, prior: a name of the catalogue, an environment outside the package as `module:Class`,
         the path of a JSON file, a `Problem`, or an environment of Gymnasium, which is stepped on
         the host. One of them may be left out: it is the other one then.
@@ -152,8 +152,7 @@ def resolve_agent(given: Any) -> tuple[Agent, str]:
       JbrlError: a name that is not known, a parameter that is not accepted, or no agent at all.
     """
     if isinstance(given, str):
-        found = find_agent(given, Path.cwd())
-        agent, name = found.agent(), found.name
+        agent, name = named_agent(given, Path.cwd())
     elif isinstance(given, type) and issubclass(given, Agent):
         check_record(given, given.__name__)
         raise JbrlError(

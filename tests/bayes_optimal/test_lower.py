@@ -94,7 +94,7 @@ def test_pieces_of_an_agent_are_known_by_its_parameters_and_source(monkeypatch):
         agent = dataclasses.replace(default("e-Greedy"), **parameters)
         return policies(agent, name)[-1].digest
 
-    known = [digest("e-Greedy"), digest("e-Greedy", epsilon=0.3)]
+    known = [digest("e-Greedy"), digest("e-Greedy(epsilon=0.3)", epsilon=0.3)]
     monkeypatch.setattr(lower, "is_outside", lambda _: True)
     for source in ("one text", "another"):
         monkeypatch.setattr(lower, "source_digest", lambda _, source=source: source)
