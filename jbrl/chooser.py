@@ -45,6 +45,7 @@ WRITING = 3.0  # seconds, at most FINAL_SHARE / 2 of the budget: the page and th
 LEAST_FRESH = 64  # environments that should score the winner
 ASSUMED = 4.0  # times the range seen: the range of scores that nothing bounds
 LATE = "was begun, but would not have been ready in time"
+ROUNDING = 1e-12  # relative, of scores that are equal
 SURE = 0.8  # quantile of what estimates of entering were off by, that is expected of the next
 
 
@@ -321,7 +322,8 @@ class Chooser:
 
     def _is_vain(self) -> bool:
         """Return whether all agents are worth the same: there is one action, or one return."""
-        level = self.range[0] == self.range[1] and not self.assumed
+        low, high = self.range
+        level = not self.assumed and high - low <= ROUNDING * max(abs(low), abs(high))
         return self.protocol.test.spec.actions.n == 1 or level
 
     # ---- the race ----
@@ -333,7 +335,7 @@ class Chooser:
         means |= {name: float(np.nanmean(np.concatenate(v))) for name, v in self.played.items()}
         worst, best = means.get("Random", min(means.values())), max(means.values())
         span = self.range[1] - self.range[0]
-        self.epsilon = max(self.part * (best - worst), 1e-12 * span)
+        self.epsilon = max(self.part * (best - worst), ROUNDING * span)
         names = [racer.name for racer in self.racers]
         self.race = Race(names, span=span, epsilon=self.epsilon, confidence=self.confidence)
         for name, parts in self.played.items():
@@ -343,11 +345,16 @@ class Chooser:
         """Return the least and greatest score there may be, and whether that is an assumption."""
         test = self.protocol.test
         if isinstance(test, DirichletProblem) and not self.protocol.in_blocks:
-            weight, power = 0.0, 1.0
-            for _ in range(self.protocol.horizon):
-                weight, power = weight + power, power * self.protocol.discount
+            possible = np.asarray(test.mdps.concentrations) > 0
             rewards = np.asarray(test.mdps.rewards, np.float64)
-            return (float(rewards.min()) * weight, float(rewards.max()) * weight), False
+            least = most = np.zeros(len(rewards))
+            for _ in range(self.protocol.horizon):  # the worst and the best outcomes and actions
+                lows, highs = (rewards + self.protocol.discount * v for v in (least, most))
+                least = np.where(possible, lows, np.inf).min((1, 2))
+                most = np.where(possible, highs, -np.inf).max((1, 2))
+            first = int(test.mdps.initial_state)
+            some = slice(None) if first < 0 else slice(first, first + 1)
+            return (float(least[some].min()), float(most[some].max())), False
         played = (v for parts in self.played.values() for v in parts)
         seen = [*self.references.values(), *self._fresh, *played]
         low, high = float(np.nanmin(all := np.concatenate(seen))), float(np.nanmax(all))

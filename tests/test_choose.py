@@ -380,7 +380,7 @@ def test_what_an_answer_rests_on(upper, monkeypatch):
     """A better candidate over the limit is named, the winner is trained again, and the race ends
     where no agent can be better.
     """
-    chosen = problem("GC")
+    chosen = problem("UGC")  # returns from 0 to 200
     protocol = Protocol(chosen, chosen, 256, 0, chosen.lifetime, 0.95)
     verdict, bracketed = import_module("jbrl.verdict"), SimpleNamespace(lower=0.5, upper=upper)
     monkeypatch.setattr(import_module("jbrl.chooser"), "Racer", Simulated)
@@ -428,6 +428,24 @@ def test_there_is_nothing_to_win_where_all_actions_or_rewards_are_one(
     )
     course.range, _ = course._score_range()
     assert course._is_vain() is vain
+
+
+@pytest.mark.parametrize(("first", "ends"), [(0, (0, 1)), (1, (3, 3)), (-1, (0, 3))])
+def test_scores_lie_between_the_worst_and_the_best_that_may_happen(first, ends):
+    """State 0 pays 0 or 1 and is left for ever once it has paid; state 1 pays 3, or 2 twice, before
+    all ends in state 3; what is impossible counts for nothing.
+    """
+    weights, rewards = np.zeros((2, 4, 2, 4))
+    for x, u, y, reward in (
+        *[(0, 0, 0, 0), (0, 0, 3, 1), (0, 1, 0, 0), (3, 0, 3, 0), (3, 1, 3, 0)],
+        *[(1, 0, 3, 3), (1, 1, 2, 2), (2, 0, 3, 2), (2, 1, 3, 2)],
+    ):
+        weights[x, u, y], rewards[x, u, y] = 1, reward
+    rewards[3, 0, 0] = 99
+    chosen = DirichletProblem("own", "own", distribution(weights, rewards, first))
+    protocol = Protocol(chosen, chosen, 256, 0, Steps(8), 0.5)
+    rules: Any = {"limits": (1, 1), "epsilon": 0.1, "confidence": 0.95, "clock": SimulatedClock(9)}
+    assert Chooser(protocol, [], **rules)._score_range() == (ends, False)
 
 
 @pytest.mark.parametrize("trained", [False, True])
