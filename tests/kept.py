@@ -34,10 +34,11 @@ def compare(what: str, parts: dict[str, str]) -> None:
         KEPT.update({what: found, "matplotlib": mpl.__version__})
         lines = [f"{json.dumps(key)}: {json.dumps(KEPT[key])}" for key in sorted(KEPT)]
         FILE.write_text("{\n" + ",\n".join(lines) + "\n}\n")
+    known = KEPT.get(what, {})
     drawn = mpl.__version__ == KEPT["matplotlib"]
-    for name in {**found, **KEPT[what]}:
+    for name in {**found, **known}:
         if drawn or "<svg" not in name:
-            same = found.get(name) == KEPT[what].get(name)
+            same = found.get(name) == known.get(name)
             assert same, f"{what}: {name} differs; tests/kept.py\n{parts.get(name, 'not there')}"
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import jax
 import numpy as np
 import pytest
 from rich.console import Console
@@ -37,6 +38,7 @@ from jbrl.racer import FRESH, Clock, Kept, OutOfTimeError, OverLimitError, Racer
 from jbrl.stats.race import Race
 from jbrl.study.portfolio import Candidate, candidate, portfolio, setting_name
 from jbrl.verdict import Verdict
+from tests import kept
 
 EXAMPLES = Path(__file__).parents[1] / "docs/examples"
 NAMELESS = dataclasses.replace(problem("CartPole"), short_name="Mine")
@@ -252,6 +254,10 @@ def test_a_portfolio_suits_the_problem_and_its_limits():
             chosen = problem(name)
             protocol = Protocol(chosen, chosen, 256, 0, chosen.lifetime, 0.95)
             found = portfolio(protocol, 60.0, limit)
+            if jax.default_backend() == "cpu":
+                own = [one for one in found if type(one.agent).__module__.startswith("jbrl.")]
+                parts = {one.name: str(one[2:]) for one in own}
+                kept.compare(f"portfolio for {name} in {limit}", parts | {"all": str([*parts])})
             names[name, limit] = [one.name for one in found]
     assert any("simulations=10" in name for name in names["GC", 1e-6])
     assert any("simulations=16000" in name for name in names["GC", 1e-1])

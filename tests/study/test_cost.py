@@ -17,11 +17,12 @@ from jbrl.play.unit import Unit
 from jbrl.problems.prior import EpisodicPrior
 from jbrl.rollout.contract import SECONDS_PER_STEP
 from jbrl.study import cost
-from jbrl.study.calibration import Calibration
+from jbrl.study.calibration import Calibration, ShortRun, Speed
 from jbrl.study.cost import TimeLeft, UnitCost, busy_text
 from jbrl.study.file import load_study
 from jbrl.study.plan import plan
 from jbrl.study.storage.store import Store, saved_estimates
+from tests import kept
 
 cpu_only = pytest.mark.skipif(
     jax.default_backend() != "cpu", reason="an accelerator plays as many MDPs at once as are wanted"
@@ -73,6 +74,23 @@ def test_every_agent_has_a_finite_cost_by_the_rough_rule(name, tmp_path):
         assert 0 < estimate.bytes < math.inf and not estimate.measured
     for unit in study:
         assert 1 <= cost.fewest_lanes(unit.agent, unit.protocol) <= unit.agent.lanes
+
+
+@cpu_only
+@pytest.mark.parametrize("name", ["paper-cpu", "deep-on-mdps", "trained", "tabular", "episodes"])
+def test_the_rough_rule_is_the_kept_one(name, tmp_path):
+    study = load_study(Path(__file__).parents[2] / "experiments" / f"{name}.toml").units
+    first = {(unit.algorithm, unit.experiment): unit for unit in reversed(study)}.values()
+    estimates = Calibration(folder=tmp_path, recall=False, speed=Speed(1.0, 1.0)).estimates(first)
+    rules: dict[str, list[str]] = {}
+    for unit, found in zip(first, estimates.values(), strict=True):
+        agent, protocol = unit.agent, unit.protocol
+        short = ShortRun.of(unit, jax.devices())
+        runs = (short.lanes, short.horizon, getattr(short.agent, "budget", None), short.expected())
+        size = cost.memory_bytes(agent, protocol, 7), cost.fewest_lanes(agent, protocol)
+        text = f"{unit.experiment}: {found.cost}, {found.measured}, {size}, {runs}"
+        rules.setdefault(unit.algorithm, []).append(text)
+    kept.compare(f"cost of {name}", {a: "\n".join(lines) for a, lines in rules.items()})
 
 
 @cpu_only
