@@ -61,8 +61,7 @@ def test_score_prints_the_scores_of_the_original(folder):
 def test_what_commands_print_is_the_kept_text(folder, command):
     name, *options = command.split()
     done = call(name, *(folder / agent for agent in "APC"), *options)
-    err = done.stderr.replace(str(folder), "")
-    kept.compare(f"jbrl bsuite {command}", {"out": done.stdout, "err": err})
+    kept.compare(f"jbrl bsuite {command}", {"out": done.stdout, "err": done.stderr}, folder)
 
 
 @pytest.mark.parametrize("latex", [False, True])

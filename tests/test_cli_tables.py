@@ -81,7 +81,7 @@ def archive(tmp_path_factory):
 def test_what_commands_print_about_a_study_is_the_kept_text(archive, command):
     name, *options = command.split()
     done = call(name, archive, *options)
-    kept.compare(f"jbrl {command}", {"out": done.stdout, "err": done.stderr})
+    kept.compare(f"jbrl {command}", {"out": done.stdout, "err": done.stderr}, archive)
 
 
 def test_scores_stay_within_100_columns_and_name_what_is_left_out():

@@ -121,7 +121,7 @@ def test_the_page(folder: Path, tmp_path: Path) -> None:
     path = tmp_path / "deep" / "report" / "compare.html"
     assert result.stderr.splitlines()[-1] == str(path)
     text = path.read_text(encoding="utf-8")
-    kept.compare_page("comparison", text)
+    kept.compare_page("comparison", text, folder)
     page = Page(text)
     assert not [
         a

@@ -123,7 +123,7 @@ def test_page_and_latex(table, tmp_path):
     assert files == {"index.html", "aggregate.svg", "weights.svg", "tables.tex"} | tables
     assert "<svg" in (tmp_path / "out" / "aggregate.svg").read_text()
     page = (tmp_path / "out" / "index.html").read_text()
-    kept.compare_page("evaluation", page)
+    kept.compare_page("evaluation", page, table.parent)
     elements = Page(page).elements  # tags match
     ids = [attributes["id"] for _, attributes in elements if "id" in attributes]
     assert len(ids) == len(set(ids))
@@ -139,7 +139,11 @@ def test_page_and_latex(table, tmp_path):
     assert re.search(answer, page)
     tex = (tmp_path / "out" / "tables.tex").read_text()
     beside = {p.name: p.read_text() for p in (tmp_path / "out").glob("*.[cj]s*")}
-    kept.compare("tables of an evaluation", {"tables.tex": tex, "printed": done.stdout, **beside})
+    kept.compare(
+        "tables of an evaluation",
+        {"tables.tex": tex, "printed": done.stdout, **beside},
+        table.parent,
+    )
     assert r"\begin{tabular}" in tex and "0.3946" in tex and "95\\%" in tex
     assert tex.count("{") == tex.count("}")
     assert tex.count(r"\begin{tabular}") == tex.count("& Rank (best") == 3

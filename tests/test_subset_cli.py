@@ -53,6 +53,8 @@ def found(*arguments: object) -> dict:
 
 def test_json_has_what_was_searched_for(table, scores):
     printed = found(table, *SEARCH, "--limit", 10)
+    whole = {"out": json.dumps(printed, indent=1)}
+    kept.compare("jbrl subset search --format json", whole, table.parent)
     assert set(printed) >= {"best", "next", "counts", "settings"}
     assert set(printed["best"]) >= KEYS and all(set(fit) >= KEYS for fit in printed["next"])
     x, names = scores[:, np.argsort(NAMES)], sorted(NAMES)
@@ -70,7 +72,7 @@ def test_the_table_says_the_same_and_a_model_predicts(table, tmp_path):
     model = tmp_path / "model.json"
     shown = call("subset", "search", table, *SEARCH, "--save", model, "--ask", "C,D")
     assert shown.exit_code == 0, shown.output
-    kept.compare("jbrl subset search", {"out": shown.stdout, "model": model.read_text()})
+    kept.compare("jbrl subset search", {"out": shown.stdout, "model": model.read_text()}, tmp_path)
     best = found(table, *SEARCH)["best"]
     assert shown.stdout.startswith(", ".join(best["subset"]) + "\n")
     assert f"{best['cv_mse']:.6g}" in shown.stdout and ": C, D\n" in shown.stdout

@@ -134,7 +134,7 @@ def test_columns_fit_the_line():
 def test_everything_is_in_the_source():
     report = report_of(*study())
     source = render(report)
-    kept.compare("study", {"LaTeX": source})
+    kept.compare("study for a paper", {"LaTeX": source})
     counts = [source.count(rf"\{end}{{longtable}}") for end in ("begin", "end")]
     assert counts == [len(blocks(report, (Table, Facts)))] * 2
     assert source.count(r"\section{") == len(report.chapters)
