@@ -20,6 +20,8 @@ from jbrl.environments.environment import (
     register_environment,
 )
 from jbrl.environments.spec import Box, Discrete, Episodes, OneHot, Spec, Steps
+from jbrl.problems.lookup import problem
+from tests import kept
 
 
 class Fine(Environment):
@@ -233,3 +235,17 @@ def test_lifetimes_are_values():
     assert Steps(5) == Steps(5) != Steps(6)
     assert hash(Episodes(5)) == hash(Episodes(5, 100_000))
     assert Steps(5) != Episodes(5)
+
+
+@pytest.mark.parametrize(
+    "name", ["Acrobot", "CartPole", "MountainCar", "Pinball", "Chain-10s", "Gridworld-5s"]
+)
+def test_what_lifetimes_draw_is_the_kept_physics(name):
+    environment = problem(name).environment
+    parts = {}
+    for number in range(2):
+        one = drawn(environment, jax.random.key(number))
+        values = {f.name: getattr(one, f.name) for f in dataclasses.fields(one)}
+        numbers = {k: v for k, v in values.items() if np.ndim(v) == 0 and type(v) is not str}
+        parts[str(number)] = ", ".join(f"{k} {float(v):.4g}" for k, v in numbers.items())
+    kept.compare(f"physics of {name}", parts)
