@@ -27,7 +27,7 @@ from jbrl.play import compile_cache
 from jbrl.problems.json_format import read_json
 from jbrl.problems.lookup import problem
 from jbrl.problems.problem import DERIVED, PROBLEMS
-from jbrl.study import selftest
+from jbrl.study import selftest, stopping
 from tests import kept
 from tests.study.storage.test_store import HEADER, opened, returns_of
 from tests.study.storage.test_store import study as small
@@ -268,8 +268,10 @@ def test_an_interrupt_is_told_how_to_go_on(
 ) -> None:
     def interrupt(display: Display, unit: object, n: int, seconds: float, decisions: int) -> None:
         if n == 4:
+            said.append(stopping._keepers[0])
             raise KeyboardInterrupt
 
+    said: list[Any] = []  # where the process ends within a compiled call
     command = ["run", study, "--out", tmp_path, "--only", "GC/e-Greedy.*seed 0"]
     command += ["--set", "study.chunk=2"]
     with monkeypatch.context() as patched:
@@ -278,6 +280,7 @@ def test_an_interrupt_is_told_how_to_go_on(
     assert result.exit_code == 130
     kept = f"what is done is kept in {tmp_path}; the same command continues from there"
     assert f"interrupted: {kept}" in result.stderr
+    assert [(keep(), text) for keep, text in said] == [(True, kept)]
     assert call(*command).exit_code == 0
     whole = jbrl.Results(out).returns.query("algorithm == 'e-Greedy' and seed == 0")
     assert jbrl.Results(tmp_path).returns.equals(whole.reset_index(drop=True))

@@ -26,6 +26,7 @@ from jbrl.stats.subset.robustness import (
     single_environments,
 )
 from jbrl.stats.subset.search import search
+from tests import kept
 from tests.stats.subset.tables import matrix, prepared_of, table_of
 
 K = 3
@@ -179,11 +180,14 @@ def test_any_chunk_gives_the_same():
 
 def test_progress_counts_to_the_end():
     told: list[tuple[int, int]] = []
-    search(
+    found = search(
         prepared_of(matrix(6, m=12, n=20)),
-        Search(4, "in-sample", min_rows=6, chunk=3000),
+        Search(4, "in-sample", min_rows=6, chunk=3000, top=100),
         progress=lambda *n: told.append(n),
     )
+    parts = {"places": [fit.columns for fit in found.next], "counts": found.counts}
+    parts["quantiles"] = found.quantiles
+    kept.compare("search of 4,845 subsets", {name: str(part) for name, part in parts.items()})
     assert told == [(3072, 4845), (4845, 4845)]
 
 
