@@ -1,5 +1,6 @@
 """Forgetting failures: against a slow twin, exact values, and what its proof rests on."""
 
+import dataclasses
 import functools
 import itertools
 import tracemalloc
@@ -27,6 +28,7 @@ from jbrl.bayes_optimal.upper import Ways
 from jbrl.mdp.dirichlet import DirichletMDPs, distribution
 from jbrl.mdp.model import make_model
 from jbrl.problems.problem import DirichletProblem
+from tests import kept
 from tests.bayes_optimal.exact import exact
 
 DISCOUNT = 0.9
@@ -117,6 +119,8 @@ def test_agrees_with_its_twin(mdps, backs):
     probabilities = np.exp(moves.log_probabilities(sample.log_rows))
     assert found.value == pytest.approx(twin(moves, backs, probabilities, values), rel=1e-5)
     assert found.clairvoyant == pytest.approx(values[moves.first].mean())
+    numbers = ", ".join(f"{v:.5g}" for v in dataclasses.astuple(found))
+    kept.compare(f"upper end of {len(moves.of_state)} states, {backs} back", {"numbers": numbers})
 
 
 @pytest.mark.parametrize("mdps", [jbrl.problem("Grid(rows=1,columns=3)").mdps, unlike()])

@@ -15,6 +15,7 @@ from jbrl.bayes_optimal.look_ahead import LookAhead
 from jbrl.mdp.counts import Layers
 from jbrl.mdp.dirichlet import DirichletMDPs, distribution
 from jbrl.mdp.model import make_model
+from tests import kept
 from tests.bayes_optimal.exact import PRIORS, exact, problem, some_problem
 
 DISCOUNT = 0.5
@@ -244,6 +245,7 @@ def test_threads_change_no_bit():
         ahead = LookAhead(layers, DISCOUNT, HORIZON, 3, threads)
         found.append(replications(hidden_of(ahead, (1,), 4), 1, 256)[0])
     assert found[0] == found[1]
+    kept.compare("upper end with a hidden state", {"number": f"{found[0]:.5g}"})
 
 
 @pytest.mark.slow

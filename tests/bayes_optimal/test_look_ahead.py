@@ -17,6 +17,7 @@ from jbrl.mdp.counts import Layers
 from jbrl.mdp.dirichlet import DirichletMDPs, distribution
 from jbrl.mdp.model import make_model
 from jbrl.problems.lookup import problem as find
+from tests import kept
 from tests.bayes_optimal.exact import PRIORS, exact, problem
 
 DISCOUNT = 0.9
@@ -145,6 +146,8 @@ def test_threads_change_no_bit():
         control = ahead.control(np.random.SeedSequence(1))
         found.append(ahead.replication(control, 256, np.random.SeedSequence(2)))
     assert found[0] == found[1]
+    numbers = dataclasses.astuple(found[0])
+    kept.compare("upper end of GC", {"numbers": ", ".join(f"{v:.5g}" for v in numbers)})
 
 
 def alike(n_states: int, n_actions: int, n_targets: int, weight: float) -> DirichletMDPs:
