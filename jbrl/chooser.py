@@ -6,6 +6,7 @@ that agents declare, times what such estimates were off by so far; what playing 
 block.
 """
 
+import functools
 import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -343,23 +344,30 @@ class Chooser:
 
     def _score_range(self) -> tuple[tuple[float, float], bool]:
         """Return the least and greatest score there may be, and whether that is an assumption."""
-        test = self.protocol.test
-        if isinstance(test, DirichletProblem) and not self.protocol.in_blocks:
-            possible = np.asarray(test.mdps.concentrations) > 0
-            rewards = np.asarray(test.mdps.rewards, np.float64)
-            least = most = np.zeros(len(rewards))
-            for _ in range(self.protocol.horizon):  # the worst and the best outcomes and actions
-                lows, highs = (rewards + self.protocol.discount * v for v in (least, most))
-                least = np.where(possible, lows, np.inf).min((1, 2))
-                most = np.where(possible, highs, -np.inf).max((1, 2))
-            first = int(test.mdps.initial_state)
-            some = slice(None) if first < 0 else slice(first, first + 1)
-            return (float(least[some].min()), float(most[some].max())), False
+        if isinstance(self.protocol.test, DirichletProblem) and not self.protocol.in_blocks:
+            return self._extremes, False
         played = (v for parts in self.played.values() for v in parts)
         seen = [*self.references.values(), *self._fresh, *played]
         low, high = float(np.nanmin(all := np.concatenate(seen))), float(np.nanmax(all))
         margin = (ASSUMED - 1) / 2 * (high - low)  # 0: whatever differs begins the race anew
         return (low - margin, high + margin), True
+
+    @functools.cached_property
+    def _extremes(self) -> tuple[float, float]:
+        """The returns of the worst and of the best actions and outcomes that are possible."""
+        mdps: Any = self.protocol.test.mdps  # type: ignore[attr-defined]
+        possible, rewards = np.asarray(mdps.concentrations) > 0, np.asarray(mdps.rewards, float)
+        values = np.zeros((2, len(rewards)))
+        for _ in range(self.protocol.horizon):
+            before, (lows, highs) = values, (rewards + self.protocol.discount * v for v in values)
+            least = np.where(possible, lows, np.inf).min((1, 2))
+            most = np.where(possible, highs, -np.inf).max((1, 2))
+            values = np.stack([least, most])
+            if (values == before).all():  # more decisions add nothing
+                break
+        first = int(mdps.initial_state)
+        least, most = values if first < 0 else values[:, first : first + 1]
+        return float(least.min()), float(most.max())
 
     def clipped(self, scores: Floats) -> Floats:
         """Return scores within the range; a lifetime that failed counts as the least."""
@@ -371,13 +379,16 @@ class Chooser:
         wider where it was assumed and they have left it.
         """
         self._fresh.append(fresh)
-        if self.assumed and self._has_left(fresh):
+        if self._has_left(fresh):
             self.begin()
         return self.clipped(fresh)
 
     def _has_left(self, scores: Floats) -> bool:
+        """Return whether scores are outside a range that was assumed."""
         low, high = self.range
-        return bool(np.nanmin(scores, initial=high) < low or np.nanmax(scores, initial=low) > high)
+        return self.assumed and bool(
+            np.nanmin(scores, initial=high) < low or np.nanmax(scores, initial=low) > high
+        )
 
     def _add(self, name: str, scores: Floats) -> None:
         self.played[name].append(scores)
