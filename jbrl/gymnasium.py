@@ -203,6 +203,7 @@ class ProblemVectorEnv(VectorEnv):
         self.observation_space = batch_space(self.single_observation_space, num_envs)
         self.action_space = batch_space(self.single_action_space, num_envs)
         self._lanes = Lanes.draw(self.problem, seed, jnp.asarray(numbers, jnp.int32))
+        self._words = np.zeros((num_envs, 2), np.uint32)  # of the key of each lane
         self._state: Any = None
 
     def reset(
@@ -215,14 +216,14 @@ class ProblemVectorEnv(VectorEnv):
 
         Args:
           seed: of the random numbers from here on: lane i takes seed + i, or the i-th of a list.
-          options: `{"reset_mask": mask}`, [N] bool, leaves the other lanes as they are; others are
-            ignored.
+          options: `{"reset_mask": mask}`, [N] bool, leaves the other lanes and their random numbers
+            as they are; others are ignored.
 
         Raises:
           JbrlError: options that are no mapping; seeds or a mask of the wrong length or kind.
         """
         mask = self._mask(options)
-        self._seed_lanes(seed)
+        self._seed_lanes(seed, mask)
         fresh = _reset_lanes(self._rules, self._keys, self._lanes)
         if mask.all() or self._state is None:
             self._count = np.zeros(self.num_envs, np.int32)
@@ -248,8 +249,8 @@ class ProblemVectorEnv(VectorEnv):
             raise JbrlError("reset_mask before the first reset: expected all lanes")
         return mask
 
-    def _seed_lanes(self, seed: int | Sequence[int | None] | None) -> None:
-        """Give each lane a key of its own."""
+    def _seed_lanes(self, seed: int | Sequence[int | None] | None, mask: np.ndarray) -> None:
+        """Give each lane of a mask, [N] bool, a key of its own."""
         if seed is None or isinstance(seed, int | np.integer):
             if seed is not None or self._np_random is None:
                 self._np_random, self._np_random_seed = gymnasium.utils.seeding.np_random(seed)
@@ -264,7 +265,8 @@ class ProblemVectorEnv(VectorEnv):
                 f"seed = {shown(seed)}: expected None, an integer, or num_envs = {self.num_envs} "
                 "of them"
             )
-        self._keys = jax.random.wrap_key_data(jnp.asarray(words, jnp.uint32))
+        self._words = np.where(mask[:, None], words, self._words)
+        self._keys = jax.random.wrap_key_data(jnp.asarray(self._words, jnp.uint32))
 
     def step(self, actions: Any) -> tuple[Any, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
         """Take one action in every lane, [N] integers.

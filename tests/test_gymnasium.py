@@ -125,6 +125,19 @@ def test_without_automatic_resets_a_mask_resets_lanes():
     assert envs.step(np.zeros(2, int))[0][1] == alone.step(0)[0]
 
 
+@pytest.mark.parametrize("seed", [None, 5])
+def test_a_mask_leaves_the_random_numbers_of_other_lanes(seed):
+    def states(*resets):
+        envs = jbrl.gymnasium.make_vec("GC", 2, autoreset_mode=AutoresetMode.DISABLED)
+        envs.reset(seed=0)
+        for step in range(12):
+            if step in resets:
+                envs.reset(seed=seed, options={"reset_mask": np.array([True, False])})
+            yield envs.step(np.zeros(2, int))[0][1]
+
+    assert list(states()) == list(states(1, 5))
+
+
 def test_bad_use_is_refused_in_a_sentence():
     env = jbrl.gymnasium.make("GC")
     with pytest.raises(JbrlError, match="expected reset"):
