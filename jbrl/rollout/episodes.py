@@ -14,9 +14,10 @@ import jax.numpy as jnp
 from jax import Array, lax
 
 from jbrl import vectorize
+from jbrl.base.plugins import is_outside
 from jbrl.base.pytree import record, select, static
-from jbrl.environments.environment import Environment, Step, drawn
-from jbrl.environments.spec import Box, Episodes, Lifetime, OneHot
+from jbrl.environments.environment import Environment, Step, drawn, unwrapped
+from jbrl.environments.spec import Box, Discrete, Episodes, Lifetime, OneHot
 from jbrl.mdp.sampling import stream
 from jbrl.problems.recorder import Guarded
 from jbrl.rollout.contract import DrawsParameters, Transition, watched
@@ -76,20 +77,9 @@ def begin(rules: Rules, knowledge: Any, index: Array) -> Lane:
     _, begun = begin_agent(rules.agent, knowledge, own, environment)
     first_key = jax.random.fold_in(stream(rules.key, index, "environment"), _FIRST_RESET)
     state, observation = environment.reset(first_key)
-    zero = jnp.int32(0)
+    zero, fault = jnp.int32(0), _seen(environment, observation)
     recorder = rules.recorder.begin(environment, state)
-    lane = Lane(
-        index,
-        zero,
-        begun,
-        state,
-        observation,
-        recorder,
-        zero,
-        zero,
-        zero,
-        _seen(environment, observation),
-    )
+    lane = Lane(index, zero, begun, state, observation, recorder, zero, zero, zero, fault)
     return jax.tree.map(jnp.asarray, lane)  # states may hold numbers of Python
 
 
@@ -160,15 +150,16 @@ def _step(
     rules: Rules, agent: Any, environment: Environment, lane: Lane, act_key: Array, step_key: Array
 ) -> Lane:
     """Take one decision."""
-    goes_on = live(lane, rules.lifetime)
+    goes_on, observation = live(lane, rules.lifetime), _legal(environment, lane.observation)
     action, decided, legal = act(
-        agent, act_key, lane.agent, lane.observation, environment.spec.actions.n
+        agent, act_key, lane.agent, observation, environment.spec.actions.n
     )
     # or XLA chooses it anew in each operation that uses it
     action = vectorize.prevent_fusion_index(action)
     after, step = environment.step(step_key, lane.environment, action)
+    reached = _legal(environment, step.observation)
     transition = Transition(
-        lane.observation, action, step.reward, step.observation, step.terminated, step.truncated
+        observation, action, step.reward, reached, step.terminated, step.truncated
     )
     state = traced(agent, "observe", observe_key(act_key), decided, transition)
     check_state(agent, lane.agent, decided, state)
@@ -178,6 +169,8 @@ def _step(
     counts = goes_on.astype(jnp.int32)
     episode_steps = lane.episode_steps + counts
     fault = _fault(rules, environment, step, legal, episode_steps, ended)
+    if is_outside(type(unwrapped(environment))):  # or what a reset has returned is not checked
+        fault = jnp.where(_seen(environment, lane.observation) == 0, fault, BAD_OBSERVATION)
     return Lane(
         lane.index,
         lane.block,
@@ -220,8 +213,22 @@ def _fault(
 
 def _seen(environment: Environment, observation: Array) -> Array:
     """Return `BAD_OBSERVATION` for one that no agent may be shown, else 0: [] int32."""
-    if isinstance(environment.spec.observation, Box):
-        return jnp.where(jnp.isfinite(observation).all(), 0, BAD_OBSERVATION)
     spec = environment.spec.observation
-    low = -1 if isinstance(spec, OneHot) else 0
-    return jnp.where((observation >= low) & (observation < spec.n), 0, BAD_OBSERVATION)
+    if isinstance(spec, Box):
+        return jnp.where(jnp.isfinite(observation).all(), 0, BAD_OBSERVATION)
+    sound = (observation >= _lowest(spec)) & (observation < spec.n)
+    return jnp.where(sound, 0, BAD_OBSERVATION)
+
+
+def _legal(environment: Environment, observation: Array) -> Array:
+    """Return an observation, an index out of range replaced by the nearest one in it: agents write
+    in tables, and would reach that of another lane. Environments of jbrl need no check.
+    """
+    spec = environment.spec.observation
+    if isinstance(spec, Box) or not is_outside(type(unwrapped(environment))):
+        return observation
+    return jnp.clip(observation, _lowest(spec), spec.n - 1)
+
+
+def _lowest(spec: Discrete | OneHot) -> int:
+    return -1 if isinstance(spec, OneHot) else 0

@@ -1,5 +1,6 @@
 """The episode driver, beside a loop that plays one step at a time."""
 
+import dataclasses
 from typing import Any
 
 import jax
@@ -7,8 +8,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from jbrl.agents.linear.action_values import QLearning
 from jbrl.base.pytree import record, static
-from jbrl.environments.environment import Environment, Step, as_arrays, drawn
+from jbrl.environments.environment import Environment, Perturbed, Step, as_arrays, drawn
 from jbrl.environments.spec import Box, Discrete, Episodes, Spec, Steps
 from jbrl.mdp import sampling
 from jbrl.mdp.sampling import stream
@@ -18,6 +20,7 @@ from jbrl.problems.recorder import EpisodeMean
 from jbrl.rollout import episodes
 from jbrl.rollout.contract import Agent, Transition
 from jbrl.rollout.faults import observe_key, reset_key
+from jbrl.rollout.simulate import simulate
 
 
 @record
@@ -221,3 +224,56 @@ def test_settings_share_one_program():
     for reward in (2.0, 3.0):
         assert float(_play(Faulty(reward=reward)).recorder.total) == 2 * (2 + reward)
     assert _lifetime._cache_size() == 1
+
+
+@record
+class OutOfRange(Environment[jax.Array], Perturbed):
+    """Two states in turn, each the right action; an episode of two steps. In `bad` lifetimes there
+    is a third one at the end; with `late`, at the start of some episodes.
+    """
+
+    bad: bool = False
+    late: bool = static(False)
+
+    @property
+    def spec(self) -> Spec:
+        return Spec(Discrete(2), Discrete(2))
+
+    def perturb(self, key: jax.Array) -> Environment:
+        return dataclasses.replace(self, bad=jax.random.bernoulli(key) & (not self.late))
+
+    def reset(self, key: jax.Array) -> tuple[jax.Array, jax.Array]:
+        wrong = jax.random.bernoulli(key, 0.03) & self.late
+        return jnp.where(wrong, 5, 0), jnp.where(wrong, 2, 0)
+
+    def step(self, key: jax.Array, state: jax.Array, action: jax.Array) -> tuple[jax.Array, Step]:
+        seen = jnp.where(self.bad, 2, 1 - state % 2)
+        reward = jnp.where(action == state % 2, 1.0, -1.0)
+        return state + 1, Step(seen, reward, state % 2 == 1)
+
+    def metrics(self, state: jax.Array) -> dict[str, jax.Array]:
+        return {"wrong": (state > 2).astype(jnp.float32)}
+
+
+def _simulated(late: bool, lanes: np.ndarray) -> Any:
+    agent, environment = QLearning(q0=0.1, epsilon=0.2), OutOfRange(late=late)
+
+    def one(index: jax.Array) -> Any:
+        return simulate(agent, environment, jax.random.key(0), index, lifetime=Episodes(30))
+
+    return jax.tree.map(np.asarray, jax.jit(jax.vmap(one))(lanes))
+
+
+def test_a_state_out_of_range_changes_no_other_lane():
+    together, alone = (_simulated(False, np.arange(*span)) for span in ((8,), (3, 4)))
+    scores = together.scores()
+    assert ((together.fault == episodes.BAD_OBSERVATION) == np.isnan(scores)).all()
+    assert np.isnan(scores[:3]).any() and scores[3] == alone.scores()[0]
+    assert np.nanmin(scores) > 1, "all learn the right actions where the environment is sound"
+
+
+def test_what_a_reset_shows_is_checked_in_every_episode():
+    played = _simulated(True, np.arange(40))
+    wrong = (played.recorder.metrics["wrong"] > 0) | (played.episodes == 0)
+    assert ((played.fault == episodes.BAD_OBSERVATION) == wrong).all()
+    assert 0 < wrong.sum() < 40
