@@ -121,7 +121,9 @@ def problem_features(
         mean_model=mean_model,
         clairvoyant=clairvoyant,
         information=_share(
-            clairvoyant - mean_model, clairvoyant - random, max(abs(clairvoyant), abs(random))
+            max(0.0, clairvoyant - mean_model),  # less where they are equal, by rounding
+            clairvoyant - random,
+            max(abs(clairvoyant), abs(random)),
         ),
     )
 

@@ -53,6 +53,14 @@ def test_shares_do_not_depend_on_the_unit_of_rewards(unit: float) -> None:
     assert (level.gap, level.information, level.reward_spread) == (0, 0, 0)
 
 
+def test_where_the_mean_model_knows_best_knowing_the_mdp_is_worth_nothing() -> None:
+    """Each action pays the same wherever it leads: clairvoyants earn less by rounding alone."""
+    weights = [[[1e6, 1e6], [0.01, 7], [0.001, 1]], [[0.1, 0.01], [1, 0.001], [0.01, 0.1]]]
+    pay = np.array([[[0.41], [1], [0.71]], [[1.71], [-0.57], [2.34]]])
+    problem = made(weights, pay * np.ones(2), 1)
+    assert jbrl.problem_features(problem, discount=0.3, n_draws=400).information == 0
+
+
 def test_steps_to_the_farthest_state_are_those_of_the_quickest_way() -> None:
     """By the second action the other state is met with probability 1/4: four steps on average."""
     often, seldom = [1e6, 1e3], [3e6, 1e6]
