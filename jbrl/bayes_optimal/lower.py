@@ -162,7 +162,10 @@ def _player(
         sizes = [min(AT_ONCE, n - first) for first in range(0, n, AT_ONCE)]
         returns = []
         for size, own in zip(sizes, seeds, strict=True):
-            played = plays(same(), n_environments=size, seed=own, record=True)
+            try:
+                played = plays(same(), n_environments=size, seed=own, record=True)
+            except FloatingPointError as error:  # of a model that float32 cannot hold
+                raise JbrlError(str(error)) from None
             if played.failure:
                 raise JbrlError(played.failure)
             assert played.trajectories is not None

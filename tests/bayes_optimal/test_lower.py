@@ -88,6 +88,13 @@ def test_an_agent_that_diverges_earns_no_lower_end(monkeypatch):
     with pytest.raises(JbrlError, match="PPO has diverged"):
         policies(default("PPO"))[-1].play(2, np.random.SeedSequence(1))
 
+    def lost_before(*_: object, **__: object) -> None:
+        raise FloatingPointError("BEB returned NaN")
+
+    monkeypatch.setattr(lower, "play", lost_before)
+    with pytest.raises(JbrlError, match="BEB returned NaN"):
+        policies(default("BEB"))[-1].play(2, np.random.SeedSequence(1))
+
 
 def test_pieces_of_an_agent_are_known_by_its_parameters_and_source(monkeypatch):
     def digest(name: str, **parameters: float) -> str:
