@@ -46,7 +46,7 @@ ABOUT = {
     ),
     "wrong-priors": (
         "What a wrong prior costs",
-        "289 units of 500 MDPs",
+        "364 units of 500 MDPs",
         "jbrl run experiments/wrong-priors.toml",
     ),
     "features": (

@@ -1,9 +1,10 @@
 """Draw what a wrong prior costs, and tabulate it on docs/problems/wrong-priors.md.
 
-python experiments/wrong_priors.py [DIR]
+python experiments/wrong_priors.py [DIR] [--add]
 
 DIR holds results of experiments/wrong-priors.toml: they are archived in
-experiments/published/wrong-priors. Without DIR, figure and tables are made from what is kept there.
+experiments/published/wrong-priors, or, with --add, added to what is kept there. Without DIR, figure
+and tables are made from what is kept.
 """
 
 import sys
@@ -14,7 +15,10 @@ import numpy as np
 import pandas as pd
 from scipy.special import gammaln
 
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
 import jbrl
+from experiments import paper_cpu
 from jbrl.mdp.dirichlet import DirichletMDPs
 from jbrl.problems.problem import DirichletProblem
 from jbrl.report.axes import styles
@@ -151,7 +155,9 @@ def put(text: str, name: str, lines: Iterator[str]) -> str:
 
 def main(arguments: list[str]) -> None:
     """Archive results, draw the figure, write the tables."""
-    if arguments:
+    if "--add" in arguments:
+        paper_cpu.add(Path(arguments[0]), KEPT)
+    elif arguments:
         jbrl.Results(arguments[0]).archive(KEPT, decimals=3)
     table = bounded(jbrl.Results(KEPT))
     curves(table, styles(table["algorithm"])).figure.savefig(FIGURE, dpi=110)

@@ -4,6 +4,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
+import jbrl
+from experiments import wrong_priors
 from experiments.wrong_priors import granted_loss, total_variation
 from jbrl.base.errors import JbrlError
 from jbrl.problems.lookup import problem
@@ -94,6 +96,27 @@ def test_one_decision_of_posterior_sampling_loses_no_more_than_theory_grants():
         lost = abs((first[0] - first[1]) * (means[0] - means[1]))
         losses.append(lost - granted_loss(distance + 4 * error, 0.9, 1, 1.0))
     assert max(losses) < 0
+
+
+def test_the_page_says_what_the_kept_scores_say():
+    table = wrong_priors.bounded(jbrl.Results(wrong_priors.KEPT))
+    page = wrong_priors.PAGE.read_text(encoding="utf-8")
+    for name, lines in (("shares", wrong_priors.costs), ("theory", wrong_priors.theory)):
+        assert wrong_priors.put(page, name, lines(table)) == page
+    words = " ".join(page.split())
+    wrong = table[table["degree"] != 0]
+    assert wrong[wrong["test"] != "Grid"]["share"].min() > 7 / 8 and "an eighth at most" in words
+    sure = wrong[(wrong["kind"] == "scaled") & (wrong["degree"] > 0)].set_index(
+        ["test", "algorithm", "degree"]
+    )["share"]
+    assert sure.idxmin() == ("Grid", "OPPS-DS", 99) and sure.min() == pytest.approx(0.765, abs=0.01)
+    assert sure.drop(sure.idxmin()).min() > 7 / 8
+    played = wrong.groupby(["test", "algorithm"]).size()
+    assert set(played.drop([("GDL", "BFS3"), ("Grid", "PSRL"), ("Grid", "BAMCP")])) == {18}
+    assert f"BFS3 was played at {played['GDL', 'BFS3']} of 18" in words
+    on_grid = played["Grid"]
+    assert f"PSRL at {on_grid['PSRL']} and BAMCP at {on_grid['BAMCP']} on Grid" in words
+    assert wrong["bound"].notna().sum() == 2 and "for two of these priors the bound" in words
 
 
 def test_reports_have_a_chapter_where_priors_are_wrong_by_degrees():
