@@ -12,6 +12,7 @@ AGENT = ("experiment", "algorithm", "parameters")
 # an environment drawn, an MDP for example: pairing goes by both
 MDP = ("seed", "unit")
 RETURNS = (*AGENT, *MDP, "score")
+ALL = "(all)"  # in the column experiment of a result: all of them together
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

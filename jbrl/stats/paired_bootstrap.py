@@ -374,7 +374,7 @@ def effect_size(differences: np.ndarray) -> np.ndarray:
     """
     n, means = len(differences), differences.mean(axis=0)
     spread = differences.std(axis=0, ddof=1) if n > 1 else np.zeros(differences.shape[1])
-    constant = np.ptp(differences, axis=0) == 0
+    constant = (np.ptp(differences, axis=0) == 0) | (spread == 0)  # also where squares vanish
     return np.where(differences.any(axis=0), means / np.where(constant, np.nan, spread), 0.0)
 
 

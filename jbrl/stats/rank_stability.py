@@ -21,6 +21,7 @@ import numpy as np
 import pandas as pd
 
 from jbrl.base.errors import JbrlError
+from jbrl.base.schema import ALL
 from jbrl.stats.paired_bootstrap import (
     COMPARISON,
     MEASURES,
@@ -35,7 +36,6 @@ from jbrl.stats.paired_bootstrap import (
 )
 from jbrl.stats.table import check_level
 
-ALL = "(all)"  # stands for all experiments together
 BESIDE = tuple(f"best_{name}" for name in MEASURES)
 RANKS = (
     *("experiment", *WHO, "n", "mean", "mean_rank"),

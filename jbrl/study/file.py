@@ -19,6 +19,7 @@ from jbrl.agents.complete import build, played_agent
 from jbrl.agents.registry import find_agent
 from jbrl.base.errors import JbrlError, as_path, nearest, shown
 from jbrl.base.files import read_toml
+from jbrl.base.schema import ALL
 from jbrl.environments.spec import Lifetime, Steps
 from jbrl.mdp.mdp import horizon_for
 from jbrl.mdp.sampling import stream
@@ -116,7 +117,7 @@ class Study:
 
     def _check_names(self) -> None:
         names = [table.name for table in self.tables.experiments]
-        taken: set[str] = set()
+        taken = {ALL}
         for number, called, one in self._experiments:
             name = called if called in taken else one.name
             if name in taken:

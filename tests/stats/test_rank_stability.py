@@ -11,6 +11,7 @@ from hypothesis.extra.numpy import arrays
 from scipy.stats import binom, kendalltau
 
 from jbrl.base.errors import JbrlError
+from jbrl.base.schema import ALL
 from jbrl.stats.paired_bootstrap import (
     Paired,
     _measures,
@@ -26,7 +27,6 @@ from jbrl.stats.paired_bootstrap import (
     whole_numbers,
 )
 from jbrl.stats.rank_stability import (
-    ALL,
     kendall,
     orders_table,
     overall,
@@ -165,6 +165,7 @@ def test_effect_sizes_that_the_formula_does_not_give():
     d = np.array([[0.0, 1.0, 1.0], [0.0, 1.0, 3.0]])
     np.testing.assert_array_equal(effect_size(d), [0, np.nan, 2 / np.sqrt(2)])
     np.testing.assert_array_equal(effect_size(d[:1]), [0, np.nan, np.nan])
+    assert np.isnan(effect_size(1e-300 * d[:, 2:])).all()  # whose squares are 0
 
 
 def test_where_all_mdps_agree_intervals_have_no_width():

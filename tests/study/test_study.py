@@ -189,6 +189,7 @@ WRONG_TABLES: list[tuple[dict[str, Any], str]] = [
 WRONG_EXPERIMENTS: list[tuple[int, dict[str, Any], str]] = [
     (1, {"test": None}, "[[experiments]] 2: 'test' is missing: expected a problem"),
     (1, {"name": "GC"}, "[[experiments]] 2: name = 'GC': expected another name"),
+    (1, {"name": "(all)"}, "[[experiments]] 2: name = '(all)': expected another name"),
     (0, {"problem": "GC"}, "[[experiments]] 1: both problem = "),
     (0, {"horizon": 3, "episodes": 4}, "both horizon = 3 and episodes = 4: expected one of them"),
     (0, {"episodes": 0}, "episodes = 0: expected an integer from 1"),
