@@ -38,7 +38,7 @@ SECONDS_PER_UNIT = 0.1  # files, tables, drawing MDPs
 SLOWER_ALONE = 8.0  # a decision for one MDP alone, beside its share in one for many
 
 PROCESS_BYTES = 350 << 20  # of Python and its libraries
-# of the compiler at work, and of the programs of an agent in one kind of environment
+# of the compiler while it runs, and of the programs of an agent in one kind of environment
 COMPILER_BYTES = {"full": 300 << 20, "quick": 50 << 20}
 PROGRAM_BYTES = {"full": 50 << 20, "quick": 30 << 20}
 MOST_PROGRAMS = 100  # then those that are not in use are forgotten, to free mappings
