@@ -367,7 +367,7 @@ def test_parameters_are_a_table_in_markdown() -> None:
         *("show GC", "show UGDL", "show Grid", "show GC --json", "show DeepSea(size=5)"),
         *("show Pinball", "show Acrobot"),
         *("formulas F2", "formulas F3 --format latex", "formulas F2 --format md --domain values"),
-        *("cite", "cite e-Greedy GC Grid", "cite BAMCP DQN DeepSea MountainCar"),
+        *("cite", "cite e-Greedy GC Grid", "cite BAMCP DQN DeepSea(size=4) MountainCar"),
     ],
 )
 def test_what_is_in_the_catalogue_is_the_kept_text(command: str) -> None:

@@ -7,6 +7,8 @@ import io
 import json
 import re
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -15,10 +17,12 @@ import pytest
 import jbrl
 from experiments import jordan_kept, jordan_ranking
 from jbrl.base.errors import JbrlError
+from jbrl.comparison import _undefined
 from jbrl.results import Results
 from jbrl.stats.evaluation.ranking import Options, evaluate
 from jbrl.stats.published import jordan2020
 from jbrl.study.file import load_study
+from jbrl.study.storage.archive import UNIT
 from tests.study.storage.test_store import HEADER, opened
 from tests.terminal import call
 
@@ -299,6 +303,43 @@ def test_experiments_are_known_by_their_problem(tmp_path):
     }
     returns = jbrl.Results(tmp_path).returns.query("algorithm == 'Sarsa-Parl2'")["score"]
     assert played["Chain-10d", "Sarsa-Parl2"]["mean"] == pytest.approx(returns.mean())
+
+
+@pytest.mark.parametrize(("cells", "more"), [(10, ""), (11, ", and 1 more cells")])
+def test_cells_with_one_trial_of_nan_are_named(cells, more):
+    table = pd.DataFrame({"algorithm": ["AC"] * cells, "environment": "x", "undefined": 1, "n": 4})
+    table = pd.concat([table, table.assign(undefined=0)])
+    [words] = jordan2020._undefined_words(table)
+    assert words.startswith(f"{cells} of {8 * cells} trials with NaN")
+    assert words.endswith("; " + ", ".join(["AC on x 1 of 4"] * 10) + more)
+    assert not [*jordan2020._undefined_words(table[table["undefined"] == 0])]
+
+
+@pytest.mark.parametrize(
+    ("metrics", "undefined"),
+    [
+        ({"skipped_updates": [0, 1, 2, 0], "undefined_steps": [0, 0, 0, 1]}, [0, 1, 1, 1]),
+        ({"undefined_steps": [0, 1]}, [0, 1]),
+        ({"regret": [0, 1]}, None),
+    ],
+)
+def test_one_update_or_step_makes_a_trial_of_nan(metrics, undefined):
+    results = object.__new__(Results)
+    kept: Any = {name: np.array(values) for name, values in metrics.items()}
+    results.store = SimpleNamespace(metrics=lambda _: kept)  # type: ignore[assignment]
+    found = results.undefined("id")
+    assert found is undefined is None or found.tolist() == undefined
+
+
+def test_trials_of_nan_are_those_of_their_unit():
+    met = {"a": np.array([False, True, True]), "b": None}
+    units = [{**dict.fromkeys(UNIT, name), "id": name} for name in met]
+    table = pd.DataFrame(units).loc[[0, 0, 1, 0]].assign(unit=[2, 0, 1, 1])
+    results: Any = SimpleNamespace(returns=table, undefined=met.get, manifest={"units": units})
+    (found,) = _undefined(results).values()
+    np.testing.assert_array_equal(found, [1, 0, np.nan, 1])
+    results.undefined = {"a": None, "b": None}.get
+    assert _undefined(results) == {}
 
 
 @pytest.mark.slow

@@ -89,6 +89,7 @@ def test_a_folder_that_cannot_be_moved_whole_stays_as_it_was(tmp_path, monkeypat
     for name in ("a.csv", "index.html"):
         (tmp_path / name).write_text("before")
     before, moved, replace = listed(tmp_path), [], Path.replace
+    places = sorted(tmp_path.rglob("*"))
 
     def full(path: Path, place: Path) -> Path:
         if len(moved) == fails:
@@ -102,6 +103,7 @@ def test_a_folder_that_cannot_be_moved_whole_stays_as_it_was(tmp_path, monkeypat
             (folder / name).write_text("after")
         monkeypatch.setattr(Path, "replace", full)
     assert len(moved) == fails and listed(tmp_path) == before
+    assert sorted(tmp_path.rglob("*")) == places
 
 
 def test_what_killed_processes_left_is_removed(tmp_path):

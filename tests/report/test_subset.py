@@ -40,6 +40,14 @@ def test_progress_ends_with_all_done(made):
     assert told[-1] == (9, 9) and [done for done, _ in told] == sorted(done for done, _ in told)
 
 
+def test_all_that_was_found_is_the_kept_text(made):
+    parts = {}
+    for field in dataclasses.fields(made[0]):
+        value = getattr(made[0], field.name)
+        parts[field.name] = value.to_csv() if isinstance(value, pd.DataFrame) else str(value)
+    kept.compare("study of a subset", parts)
+
+
 @pytest.fixture(scope="module")
 def text(made):
     return render(document(made[0], "A <title> & more", ["search.json"]))

@@ -138,11 +138,12 @@ def test_ranks_with_ties_and_without_width():
     rank, best, worst = ranks(score, score, score)
     assert (rank.tolist(), best.tolist(), worst.tolist()) == ([1, 1, 3], [1, 1, 3], [1, 1, 3])
     lower, upper = np.array([2.0, 0.0, 0.0]), np.array([3.0, 2.5, 1.0])
-    assert significant(lower, upper).tolist() == [
-        [False, False, True],
-        [False, False, False],
-        [True, False, False],
-    ]
+    for unit in (1.0, 1e-12):
+        assert significant(unit * lower, unit * upper).tolist() == [
+            [False, False, True],
+            [False, False, False],
+            [True, False, False],
+        ]
     assert [ends.tolist() for ends in decisive_ends(score, lower, upper)] == [
         [True, False, False],
         [False, False, True],

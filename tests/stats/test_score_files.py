@@ -44,6 +44,13 @@ def test_several_files_mapped_and_joined_columns(tmp_path):
     assert scores["score"].tolist() == [3.0, 4.0, 5.0]
 
 
+@pytest.mark.parametrize(
+    "text", ["algorithm, environment, score\nA, x, 1\n", "algorithm, x\nA, 1\n"]
+)
+def test_spaces_behind_commas_are_no_part_of_names(tmp_path, text):
+    assert read_score_table(written(tmp_path, text)).to_numpy().tolist() == [["A", "x", 1.0]]
+
+
 def test_decimals_are_read_exactly(tmp_path):
     values = np.random.default_rng(0).standard_normal(2000)
     path = written(tmp_path, HEAD + "".join(f"A,x,{v!r}\n" for v in values.tolist()))

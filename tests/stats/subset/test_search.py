@@ -5,6 +5,7 @@ the table.
 import dataclasses
 import itertools
 import math
+from collections import Counter
 
 import numpy as np
 import pytest
@@ -22,6 +23,7 @@ from jbrl.stats.subset.problem import Problem, Search, candidates
 from jbrl.stats.subset.robustness import (
     over_algorithms,
     over_resamples,
+    over_seeds,
     per_environment,
     single_environments,
 )
@@ -286,6 +288,20 @@ def test_non_negative_weights_with_intercept_are_optimal(seed, intercept):
     gradient = a.T @ (a @ b + b0 - t)
     assert (b >= 0).all() and (gradient > -1e-9).all() and abs(gradient @ b) < 1e-9
     assert not intercept or abs((t - a @ b - b0).sum()) < 1e-9
+
+
+def test_other_folds_choose_by_each_and_by_all_together():
+    prepared = prepared_of(matrix(7, holes=0.05))
+    rules = Search(2, "kfold", Folds(K), min_rows=6, top=20)
+    choice, sums, winners = over_seeds(search(prepared, rules), seeds=4), Counter(), Counter()
+    for seed in range(4):
+        found = search(prepared, dataclasses.replace(rules, folds=Folds(K, seed)))
+        winners[found.best.subset] += 1
+        sums.update({fit.subset: fit.loss for fit in (found.best, *found.next)})
+    assert choice.winners == winners and choice.repeats == 4
+    assert choice.first == min(sums, key=sums.__getitem__)
+    in_sample = search(prepared, dataclasses.replace(rules, criterion="in-sample"))
+    assert choice.first != in_sample.best.subset
 
 
 def test_the_bootstrap_of_the_choice_is_a_search_on_each_resample():
