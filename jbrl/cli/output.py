@@ -150,7 +150,7 @@ def readable(table: "pd.DataFrame", units: "pd.DataFrame") -> "pd.DataFrame":
     Args:
       units: of the study.
     """
-    from jbrl.stats.table import setting_texts
+    from jbrl.stats.table import parameters_text, setting_texts
 
     settings = {
         name: setting_texts(rows["parameters"], []) for name, rows in units.groupby("algorithm")
@@ -158,7 +158,7 @@ def readable(table: "pd.DataFrame", units: "pd.DataFrame") -> "pd.DataFrame":
     for who, parameters in (("algorithm", "parameters"), ("other", "other_parameters")):
         if who in table.columns:
             texts = [
-                settings[a][p] if p else ""
+                settings.get(a, {}).get(p, parameters_text(p)) if p else ""
                 for a, p in zip(table[who], table[parameters], strict=True)
             ]
             table = table.assign(**{parameters: texts})
