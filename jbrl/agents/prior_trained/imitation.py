@@ -75,6 +75,20 @@ class Imitator(TrainedOnPrior):
         """Return how the agent that plays in training chooses."""
         raise NotImplementedError(f"{type(self).__name__} has no method behaviour")
 
+    def demonstrate(
+        self, settings: rounds.Settings, given: Any, key: Array, number: Array, parameters: Array
+    ) -> tuple[Array, Array, Array]:
+        """Return what a group of lifetimes shows: inputs [H, I, W]; labels [H, A, W], which sum to
+        1 over actions; rewards [H, W].
+
+        Args:
+          given: inputs and prior, as in `lesson`.
+          number: of the batch of lifetimes, [] int32.
+          parameters: of the network, [P].
+        """
+        behave = self.behaviour(settings.network, parameters)
+        return demonstrate(settings, given, key, number, behave)
+
     def lesson(self, prior: DirichletPrior) -> Lesson:
         horizon, discount = self.training_horizon(prior), float(prior.discount)
         inputs = belief_policy.belief_inputs(prior, self.inputs, horizon)
@@ -200,11 +214,11 @@ def play_and_imitate(
     """
     training, share, key, (settings, given) = arguments
     network, count = settings.network, jnp.float32(settings.lifetimes)
-    behave = settings.agent.behaviour(network, training.parameters)
     weights = settings.discount ** jnp.arange(settings.horizon, dtype=jnp.float32)
 
     def play(number: Array) -> tuple[Any, Array]:
-        inputs, labels, rewards = demonstrate(settings, given, key, number, behave)
+        shown = settings.agent.demonstrate(settings, given, key, number, training.parameters)
+        inputs, labels, rewards = shown
         return (inputs, labels), (rewards * weights[:, None]).sum(0)
 
     steps, mean, spread = rounds.played_in_groups(settings, training, play)
