@@ -40,7 +40,7 @@ FIGURE = ROOT / "docs/_static/price-of-time.svg"
 MARKS = ("<!-- price -->\n", "<!-- end price -->")
 LIMITS = ((2e-5, 4e-3), (1e-1, 300.0))  # seconds: of the axes, latency and offline time
 OFFLINE, LATENCY = (0.0, 15.0, 300.0), 1e-3  # limits of the table, seconds
-SHOWN = ("diameter", "gap", "information")  # features of a problem
+SHOWN = ("information",)  # features of a problem
 COLUMNS = 4
 
 

@@ -71,7 +71,7 @@ def test_students_are_as_the_page_says():
     dpt = pd.read_csv(curves.KEPT, keep_default_na=False).query("agent == 'DPT'")
     dpt = dpt.groupby(["problem", "inputs", "budget"])[["seconds", "mean"]].mean()
     for (problem_name, *_), student in found.iterrows():
-        quicker = dpt.loc[problem_name].query("seconds <= @student.seconds * 1.01")
+        quicker = dpt.loc[problem_name].query("seconds <= @student.seconds * 1.05")
         assert quicker["mean"].max() > student["mean"]
     paper = trained.jbrl.Results(PAPER).scores.query("experiment == 'GC' and algorithm == 'BAMCP'")
     (best,) = paper[paper["parameters"].str.contains('"simulations": 2500}')]["mean"]
