@@ -138,9 +138,9 @@ def test_one_that_is_worse_leaves_and_one_that_copies_the_leader_is_settled():
 
 @pytest.mark.parametrize("low", [-3.0, 0.1, 47.1])
 def test_scores_that_are_the_least_but_for_rounding_have_limits(low):
-    for scores in (np.full(100, low), np.full(100, np.nextafter(low, 99))):
-        assert low <= interval(scores, low, 99.0)[0] <= scores[0]
-        assert -scores[0] <= interval(-scores, -99.0, -low)[1] <= -low
+    for drawn in (np.full(100, low), np.full(100, np.nextafter(low, 99))):
+        assert low <= interval(drawn, low, 99.0)[0] <= drawn[0]
+        assert -drawn[0] <= interval(-drawn, -99.0, -low)[1] <= -low
 
 
 def test_a_limit_of_nothing_is_the_end_of_the_range():
