@@ -47,13 +47,18 @@ DECISIONS = {
 # agents that compete for a lower end with what the look-ahead suggests
 AGENTS: dict[str, dict[str, dict]] = {
     "GC": {"DPT": {"budget": 3_072_000}},
-    "Grid": {"DPT": {"budget": 614_400, "inputs": "mean and belief"}},
+    "Grid": {"BeliefPPO": {"budget": 2_097_152, "inputs": "mean and belief"}},
     "UGrid": {"OPPS-DS": {}},
     "UGC": {"OPPS-DS": {}, "DPT": {"budget": 102_400}},
     "UGDL": {"OPPS-DS": {}, "DPT": {"budget": 102_400}},
 }
 # MDPs in which the policy of a lower end plays, where not the usual ones
-PLAYED = {"GC": 819_200, "Grid": 204_800, "UGrid": 102_400, **{f"GC(n_states={n})": 204_800 for n in (4, 6, 7)}}
+PLAYED = {
+    "GC": 819_200,
+    "Grid": 204_800,
+    "UGrid": 102_400,
+    **{f"GC(n_states={n})": 204_800 for n in (4, 6, 7)},
+}
 # Of GC those at 0, 4, 8, 12, 15 and 27, and those of GDL, are of the look-ahead alone.
 CURVES = {"GC": (0, 2, 4, 8, 10, 12, 15, 19, 22, 25, 26, 27), "GDL": (0, 8, 16, 24, 40)}
 # label of upper ends: words of their method, and a marker
