@@ -129,7 +129,7 @@ TRACED = [
         "",
         (
             ": spec.observation = Discrete(n=array(6, dtype=int32)): expected n to be an integer "
-            "from 1, made of static fields"
+            "from 1 to 2147483647, made of static fields"
         ),
     ),
     (
