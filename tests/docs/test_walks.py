@@ -26,7 +26,7 @@ SHOWN = {
     "Choose an agent, take it home": ["Take ", "leader"],
     "Evaluate a table of scores, subset it": ["rank_best", "typical_low"],
     "A sweep as one program": ["(5, 100)", "40000 trajectories in "],
-    "A study of your own": ["Exploring on a chain", "PSRL", "out/chain/report/index.html"],
+    "A study of your own": ["12 units done in ", "PSRL", "out/chain/report/index.html"],
 }
 
 
