@@ -59,17 +59,22 @@ CASES: dict[str, tuple[tuple[str, str, tuple[int, ...]], ...]] = {
 }
 
 
-def measure(out: Path, name: str, agent: str, inputs: str, budget: int, training: int) -> Any:
-    """Train an agent once on a problem, keep what came of it, and return the row."""
+def trained(made: Any, name: str, training: int) -> tuple[Any, float]:
+    """Train an agent on a problem; return its findings and processor seconds, without compiling."""
     prior = problem(name).prior(Steps(250), 0.95)
-    made: Any = jbrl.AGENTS[agent].agent(budget=budget, **({"inputs": inputs} if inputs else {}))
     trials = Trials(prior, 0.95, jax.random.key(FIRST_TRAINING + training), jax.devices()[:1])
     findings = made.search(0, prior, trials, None)
     found = next(findings)  # compiled
     started = time.process_time()
     for found in findings:  # noqa: B007
         pass
-    seconds = time.process_time() - started
+    return found, time.process_time() - started
+
+
+def measure(out: Path, name: str, agent: str, inputs: str, budget: int, training: int) -> Any:
+    """Train an agent once on a problem, keep what came of it, and return the row."""
+    made: Any = jbrl.AGENTS[agent].agent(budget=budget, **({"inputs": inputs} if inputs else {}))
+    found, seconds = trained(made, name, training)
     played = jbrl.play(
         made.strategy(found), prior=name, n_environments=N_ENVIRONMENTS, seed=TEST_SEED
     )

@@ -12,7 +12,6 @@ import argparse
 import csv
 import dataclasses
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +23,7 @@ from jax import Array
 
 import jbrl
 from benchmarks import kept
-from experiments.curves import FIRST_TRAINING, N_ENVIRONMENTS, RESULTS, TEST_SEED
+from experiments.curves import N_ENVIRONMENTS, RESULTS, TEST_SEED, trained
 from jbrl.agents.prior_trained import belief_policy, imitation, rounds
 from jbrl.agents.prior_trained.lifetimes import (
     dirichlet_lifetimes,
@@ -35,9 +34,7 @@ from jbrl.agents.prior_trained.lifetimes import (
 from jbrl.agents.prior_trained.trained import Lesson
 from jbrl.base.parameters import parameter
 from jbrl.base.pytree import record
-from jbrl.environments.spec import Steps
 from jbrl.mdp.sampling import stream
-from jbrl.play.offline import Trials
 from jbrl.problems.prior import DirichletPrior
 from jbrl.rollout.faults import observe_key
 
@@ -57,17 +54,8 @@ CASES = (  # problem, teacher, what the network sees, lifetimes
     ("GDL", "BAMCP", "belief", 20_480),
     ("Grid", "BEB", "mean and belief", 10_240),
 )
-COLUMNS = (
-    "problem",
-    "teacher",
-    "inputs",
-    "budget",
-    "training",
-    "seconds",
-    "mean",
-    "taught",
-    "error",
-)
+KEY = ("problem", "teacher", "inputs", "budget", "training")
+COLUMNS = (*KEY, "seconds", "mean", "taught", "error")
 
 
 @record
@@ -121,15 +109,8 @@ class Distilled(imitation.DPT):
 
 def measure(out: Path, name: str, teacher: str, inputs: str, budget: int, training: int) -> Any:
     """Train a network once, let it and its teacher play, and return the row."""
-    prior = jbrl.problem(name).prior(Steps(250), 0.95)
     made = Distilled(budget=budget, inputs=inputs, teacher=teacher)
-    trials = Trials(prior, 0.95, jax.random.key(FIRST_TRAINING + training), jax.devices()[:1])
-    findings = made.search(0, prior, trials, None)
-    found = next(findings)  # compiled
-    started = time.process_time()
-    for found in findings:  # noqa: B007
-        pass
-    seconds = time.process_time() - started
+    found, seconds = trained(made, name, training)
     rules: dict[str, Any] = {"prior": name, "n_environments": N_ENVIRONMENTS, "seed": TEST_SEED}
     returns = jbrl.play(made.strategy(found), **rules).returns
     taught = jbrl.play(made.agent(), **rules).returns
@@ -143,38 +124,18 @@ def measure(out: Path, name: str, teacher: str, inputs: str, budget: int, traini
 
 def table(rows: list[dict[str, str]]) -> str:
     """Return means over trainings, beside those of the teachers."""
-    header = (
-        "problem",
-        "teacher",
-        "sees",
-        "lifetimes",
-        "seconds",
-        "trainings",
-        "teacher",
-        "student",
-    )
+    header = ("problem", "teacher", "sees", "lifetimes", "seconds", "trainings", "earns", "student")
     lines = []
     for name, teacher, inputs, budget in CASES:
         key = (name, teacher, inputs, str(budget))
-        here = [row for row in rows if tuple(row[column] for column in COLUMNS[:4]) == key]
+        here = [row for row in rows if tuple(row[column] for column in KEY[:-1]) == key]
         if here:
             seconds, mean, taught, error = (
-                np.mean([float(row[column]) for row in here]) for column in COLUMNS[5:]
+                np.mean([float(row[column]) for row in here]) for column in COLUMNS[len(KEY) :]
             )
-            less = f"{mean:.2f} ({mean - taught:+.2f} ± {1.96 * error:.2f})".replace("-", "−")
-            count = str(len(here))
-            lines.append(
-                (
-                    name,
-                    teacher,
-                    inputs,
-                    f"{budget:,}",
-                    f"{seconds:.1f}",
-                    count,
-                    f"{taught:.2f}",
-                    less,
-                )
-            )
+            gain = f"{mean:.2f} ({mean - taught:+.2f} ± {1.96 * error:.2f})".replace("-", "−")
+            cells = (f"{budget:,}", f"{seconds:.1f}", str(len(here)), f"{taught:.2f}", gain)
+            lines.append((name, teacher, inputs, *cells))
     return kept.table(header, lines, texts=3)
 
 
@@ -191,7 +152,7 @@ def main() -> None:
         TABLE.write_text(table(rows))
         return
     options.out.mkdir(parents=True, exist_ok=True)
-    done = {tuple(row[column] for column in COLUMNS[:5]) for row in rows}
+    done = {tuple(row[column] for column in KEY) for row in rows}
     for training in range(options.trainings):
         for case in CASES:
             if (*map(str, case), str(training)) not in done:
