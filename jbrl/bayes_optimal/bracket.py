@@ -41,7 +41,7 @@ from jbrl.problems.problem import DirichletProblem, Problem
 from jbrl.rollout.contract import Agent
 from jbrl.study.storage import files
 
-VERSION = 9  # of what pieces mean
+VERSION = 10  # of what pieces mean
 EXACT = "nothing"  # what an exact end rests on besides the seed
 CERTIFYING = {EXACT, RANGE, MOMENT}
 ROUNDING = 1e-12  # relative, of values that are equal

@@ -25,13 +25,13 @@ from jbrl.mdp.counts import BlockCounts, Cell, Layers, Total
 from jbrl.mdp.model import Model
 
 # Counts of the hidden states after their last outcome: of the first runs, and ever.
-USUAL_SPLITS, MOST_SPLITS = 10_000, 2**20
+USUAL_SPLITS, MOST_SPLITS = 10_000, 3 * 2**20
 LEAVES = 25  # of the look-ahead that take half as long as such a count
 DIVISIONS = 20  # of a count, exchangeable rows apart
 MOST_TRIALS = 40
 MOST_TRANSITIONS = 500  # uncertain ones of a problem
 # bytes of the worths of the MDPs that are solved together: so many, or of each leaf
-WORTHS, OF_LEAF = 2**28, 6
+WORTHS, OF_LEAF = 2**28, 12
 CHOOSING = 128  # MDPs on which the hidden states are chosen
 # of a replication; as many as leave time for those that are enough, more outcomes are followed
 LEAST_MDPS, ENOUGH_MDPS, USUAL_MDPS, MOST_MDPS = CHUNK, 2 * CHUNK, 8 * CHUNK, 32 * CHUNK
@@ -123,7 +123,7 @@ class HiddenAhead:
         value = backward.solve(
             self.layers, ahead.decisions, leaves.estimates, ahead.discount, ahead.threads
         )
-        return Replication(value, shown_value, square, self._range(control))
+        return Replication(value, shown_value, square, control.left, self._greatest(control))
 
     def margin(self, replications: Sequence[Replication], n_mdps: int, confidence: float) -> float:
         """Return how far the bound may lie above the average of independent estimates.
@@ -151,13 +151,11 @@ class HiddenAhead:
                     found.setdefault(cell, decisions - t)
         return found
 
-    def _range(self, control: Control) -> float:
+    def _greatest(self, control: Control) -> float:
         model, rest = self.ahead.layers.model, 1 / (1 - self.ahead.discount)
-        low, high = control.bounds()
         earliest = self.ahead.discount ** -max(self.leaves().values())
-        least = rest * model.least_reward - high.max()
-        most = rest * (model.least_reward + model.reward_range) - low.min()
-        return float(earliest * (max(most, 0.0) - min(least, 0.0)))
+        most = rest * (model.least_reward + model.reward_range) - control.bounds()[0].min()
+        return float(earliest * max(most, 0.0))
 
     def root(self, n_mdps: int, seed: np.random.SeedSequence) -> float:
         """Return an estimate of the bound without looking ahead."""

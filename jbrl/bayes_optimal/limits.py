@@ -63,16 +63,26 @@ def _earlier_spread(samples: np.ndarray) -> np.ndarray:
     return spread
 
 
-def upper_margin(n: int, deviation: float, value_range: float, confidence: float) -> float:
-    """Return how far the mean of n independent values may lie above their average: the empirical
-    Bernstein bound (Maurer and Pontil 2009, theorem 4).
+def upper_margin(
+    n: int, square: float, expected: float, greatest: float, confidence: float
+) -> float:
+    """Return how far the mean of n independent values may lie above their average, by betting.
+
+    Whoever stakes a share of the capital on each value x, which gains -share * x / greatest, has at
+    least exp(-share * x / greatest + (log(1 - share) + share) * (x / greatest)^2) times as much
+    after it (Fan, Grama and Liu 2015, lemma 4.1). So the mean of squares limits the mean, as in
+    the empirical Bernstein bound of Waudby-Smith and Ramdas 2024, theorem 2.
 
     Args:
-      deviation: standard deviation of the values, or a number that is not below it.
-      value_range: difference of the greatest and the smallest value that are possible.
+      square: mean of the squared values, or a number that is not below it.
+      expected: what `square` is expected to be, on which the stake depends; not these values' own.
+      greatest: no value is greater; at least 0.
     """
-    log = math.log(2 / (1 - confidence))
-    return deviation * math.sqrt(2 * log / n) + 7 * value_range * log / (3 * (n - 1))
+    log, deviation = math.log(1 / (1 - confidence)), math.sqrt(expected)
+    greatest = max(greatest, deviation, 1e-300)  # a greater one holds, too
+    stake = min(MOST_STAKE, greatest / max(deviation, 1e-300) * math.sqrt(2 * log / n))
+    curvature = -math.log1p(-stake) - stake
+    return (greatest * log / n + curvature * square / greatest) / stake
 
 
 def upper_margin_by_moment(n: int, second_moment: float, confidence: float) -> float:

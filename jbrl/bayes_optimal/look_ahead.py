@@ -26,7 +26,8 @@ class Replication:
     clairvoyant: float  # an estimate of the value that an agent earns which is shown the MDP
     # the greatest mean square, over policies, of what an MDP adds, in returns after D decisions
     square: float = 0.0
-    value_range: float = 0.0  # difference of the greatest and the smallest that are possible
+    expected: float = 0.0  # what the square is expected to be, by another sample
+    greatest: float = 0.0  # no MDP can add more
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -73,11 +74,9 @@ class LookAhead:
         square = self.square(self.layers, squares)
         for cell in cells:
             leaves[cell] += control.mean(cell)
-        low, high = control.bounds()
-        least, most = self.layers.model.extremes(self.discount, self.left)
-        return Replication(
-            self.solve(leaves), shown, square, float((most - low).max() - (least - high).min())
-        )
+        _, most = self.layers.model.extremes(self.discount, self.left)
+        greatest = float((most - control.bounds()[0]).max())
+        return Replication(self.solve(leaves), shown, square, control.left, greatest)
 
     def margin(self, replications: Sequence[Replication], n_mdps: int, confidence: float) -> float:
         """Return how far the bound may lie above the average of independent estimates, whatever the
@@ -89,10 +88,10 @@ class LookAhead:
         square is not above the mean of their squares.
         """
         n = n_mdps * len(replications)
-        mean = np.mean([one.square for one in replications])
-        deviation = math.sqrt(mean * n / (n - 1))
-        rest = math.prod([self.discount] * self.decisions)
-        return rest * upper_margin(n, deviation, replications[0].value_range, confidence)
+        square = float(np.mean([one.square for one in replications]))
+        expected, greatest = replications[0].expected, replications[0].greatest
+        margin = upper_margin(n, square, expected, greatest, confidence)
+        return math.prod([self.discount] * self.decisions) * margin
 
     def square(self, layers: Layers, leaves: dict[Cell, np.ndarray]) -> float:
         """Return the greatest mean, over policies, of squares at the leaves; it empties them."""

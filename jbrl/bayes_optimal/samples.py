@@ -179,6 +179,7 @@ class Control:
     constant: np.ndarray  # [S]
     slopes: np.ndarray  # [S, V]
     curvatures: np.ndarray | None  # [S, V, V], symmetric; None: all are 0
+    left: float = 0.0  # mean square of what it leaves of the values in the first states
     _found: dict[tuple[int, Total], tuple[np.ndarray, np.ndarray]] = dataclasses.field(
         default_factory=dict, repr=False
     )
@@ -335,7 +336,9 @@ def fit_control(layers: Layers, mdps: SampledMDPs, values: np.ndarray) -> Contro
         curvatures[:, j, i] += coefficients[:, 1 + n :] / 2
         pairs = (kinds[:, None] * n + kinds) * 2 + (rows[:, None] == rows)
         curvatures = _averaged(curvatures, pairs)
-    return Control(layers, coefficients[:, 0], slopes, curvatures)
+    first = list(layers.model.first_states)
+    left = float(((values - coefficients @ features)[first] ** 2).mean())
+    return Control(layers, coefficients[:, 0], slopes, curvatures, left)
 
 
 def _kinds(model: Model) -> tuple[np.ndarray, np.ndarray]:

@@ -278,14 +278,14 @@ def test_the_unit_of_rewards_and_what_all_have_in_common_change_nothing(monkeypa
     np.testing.assert_allclose(ends[2][1], ends[0][1], rtol=1e-6)
 
 
-def test_the_range_is_that_of_all_states():
-    """Values from 0 to 6, less 0 in a state and 100 in the other."""
+def test_the_greatest_value_is_that_of_all_states():
+    """Values up to 6, less 0 in a state and -100 in the other."""
     one = hidden_of(ahead_of(problem(PRIORS["unlike"]).mdps, 1), (0,), 2)
     control = one.ahead.control(np.random.SeedSequence(1))
-    constant, slopes = np.array([0.0, 100.0]), 0 * control.slopes
+    constant, slopes = np.array([0.0, -100.0]), 0 * control.slopes
     control = dataclasses.replace(control, constant=constant, slopes=slopes, curvatures=None)
     made = one.replication(control, 1024, np.random.SeedSequence(2))
-    assert made.value_range == pytest.approx(106)
+    assert made.greatest == pytest.approx(106)
 
 
 def misses(numbers: range) -> int:

@@ -159,19 +159,23 @@ LAWS: dict[
 }
 
 
+@pytest.mark.parametrize("ordinary", [0.0, 1.0, 100.0])
 @pytest.mark.parametrize("name", LAWS)
-def test_limits_fail_as_seldom_as_they_say(name):
-    """Below and above, of a law and of its mirror image, where a rare event is a catastrophe."""
+def test_limits_fail_as_seldom_as_they_say(name, ordinary):
+    """Below and above, of a law and of its mirror image, where a rare event is a catastrophe;
+    whatever square is expected, in units of that of the mean.
+    """
     draw, mean, most = LAWS[name]
     generator = np.random.default_rng(2)
-    misses = np.zeros(4, int)
+    misses = np.zeros(5, int)
     for _ in range(RUNS):
         x = draw(generator)
-        spread = float(x.std(ddof=1))
+        square, expected = float((x**2).mean()), ordinary * mean**2
         misses += [
             lower_limit(x, 0.0, CONFIDENCE) > mean,
             lower_limit(-x, -most, CONFIDENCE) > -mean,
-            x.mean() + upper_margin(N, spread, most, CONFIDENCE) < mean,
+            x.mean() + upper_margin(N, square, expected, most, CONFIDENCE) < mean,
+            -x.mean() + upper_margin(N, square, expected, 0.0, CONFIDENCE) < -mean,
             x.mean() + upper_margin_by_moment(N, float((x**2).mean()) + most * mean, CONFIDENCE)
             < mean,
         ]
@@ -184,7 +188,9 @@ def test_limits_are_near_the_mean_of_ordinary_samples():
     error = x.std() / len(x) ** 0.5
     assert x.mean() - lower_limit(x, 0.0, 0.975) < 2.9 * error
     assert x.mean() - lower_limit(x, -100.0, 0.975) < 13 * error  # 100 ln(40) / N is 9 of them
-    assert upper_margin(len(x), float(x.std()), 1.0, 0.975) < 3.3 * error
+    centred = float(((x - 0.5) ** 2).mean())
+    assert upper_margin(len(x), centred, 1 / 12, 0.5, 0.975) < 2.75 * error
+    assert upper_margin(len(x), centred, 1 / 12, 5.0, 0.975) < 3.3 * error
     assert lower_limit(np.array([3.0, 3.0]), 2.0, 0.975) == 2.0
 
 

@@ -39,7 +39,7 @@ class Stages:
 
     def replicate(self, n_mdps: int, seed: np.random.SeedSequence) -> Replication:
         value, square = self.note("upper", seed).normal((3, 0.5), 0.1)
-        self.replications.append(Replication(value, 60.0, square, 2.0))
+        self.replications.append(Replication(value, 60.0, square, 0.4, 2.0))
         return self.replications[-1]
 
     def hide(self, seed: np.random.SeedSequence) -> SimpleNamespace:
@@ -123,7 +123,7 @@ def test_ends_are_limits_of_what_certifies_them(stages):
     played = stages.returns[f"better {PLAYED}"]
     square = np.mean([one.square for one in replications])
     n = USUAL_MDPS * REPLICATIONS
-    above = 0.9**2 * upper_margin(n, (square * n / (n - 1)) ** 0.5, 2.0, 0.975)
+    above = 0.9**2 * upper_margin(n, square, 0.4, 2.0, 0.975)
     assert found.upper == pytest.approx(np.mean([one.value for one in replications]) + above)
     assert found.lower == pytest.approx(lower_limit(played, LEAST, 0.975))
     assert found.confidence == 0.95
