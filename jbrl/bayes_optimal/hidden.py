@@ -29,6 +29,8 @@ Totals = tuple[Total, ...]  # of the hidden states, the entrance first
 Rule = Callable[[np.ndarray], list[np.ndarray]]  # values of the hidden states from all values
 # of each hidden state, by totals: [n, …, M] float32, an axis for the splits of each hidden state
 Worth = dict[Totals, list[np.ndarray]]
+# the total after an outcome, the next state, the place of each split there, its probability
+_Outcome = tuple[Total, int, np.ndarray, np.ndarray]
 GRID = 65  # values w at which W is computed
 PRECISION = 1e-6  # of W, as a part of the greatest difference of returns
 MOST_SWEEPS = 2000
@@ -131,6 +133,9 @@ class Hidden:
     discount: float
     numbers: tuple[int, ...]  # of the hidden blocks
     trials: int  # outcomes of all of them together after which their rows are shown
+    _found: dict[tuple[int, Total], list[tuple[np.ndarray, list[_Outcome]]]] = dataclasses.field(
+        default_factory=dict, repr=False
+    )
 
     @cached_property
     def states(self) -> tuple[int, ...]:
@@ -193,25 +198,47 @@ class Hidden:
         to.
         """
         worths = []
-        for axis, (counts, total) in enumerate(zip(self.counts, totals, strict=True)):
-            block, predictive = counts.block, counts.splits(total).predictive.astype(np.float32)
-            tail = (-1, *(1,) * (len(totals) - axis))
+        for axis, total in enumerate(totals):
             best: np.ndarray | None = None
-            for row in range(len(block.actions)):
-                gain = (predictive[row] * block.rewards[row][:, None].astype(np.float32)).sum(0)
+            for gain, outcomes in self._rows(axis, total):
                 q: np.ndarray | None = None
-                for k in map(int, np.flatnonzero(block.possible[row])):
-                    more = (*totals[:axis], counts.add(total, k), *totals[axis + 1 :])
-                    after = reached[more][int(block.successors[k])]
-                    part = np.take(after, counts.after(total, row, k), axis=axis)
-                    part *= predictive[row, k].reshape(tail)
+                for more, y, places, p in outcomes:
+                    after = reached[(*totals[:axis], more, *totals[axis + 1 :])][y]
+                    part = after.take(places, axis=axis)
+                    part *= p
                     q = part if q is None else np.add(q, part, out=q)
                 assert q is not None
-                q += gain.reshape(tail)
+                q += gain
                 best = q if best is None else np.maximum(best, q, out=best)
             assert best is not None
             worths.append(best)
         return worths
+
+    def _rows(self, axis: int, total: Total) -> list[tuple[np.ndarray, list[_Outcome]]]:
+        """Return the rows of a hidden state after a total: expected reward and outcomes of each.
+
+        Arrays have an axis for its splits, in the place that they have in worths.
+        """
+        if (axis, total) not in self._found:
+            counts = self.counts[axis]
+            block, predictive = counts.block, counts.splits(total).predictive.astype(np.float32)
+            tail = (-1, *(1,) * (len(self.counts) - axis))
+            rewards = block.rewards.astype(np.float32)
+            rows = []
+            for row, possible in enumerate(block.possible):
+                outcomes = [
+                    (
+                        counts.add(total, k),
+                        int(block.successors[k]),
+                        counts.after(total, row, k),
+                        predictive[row, k].reshape(tail),
+                    )
+                    for k in map(int, np.flatnonzero(possible))
+                ]
+                gain = (predictive[row] * rewards[row][:, None]).sum(0).reshape(tail)
+                rows.append((gain, outcomes))
+            self._found[axis, total] = rows
+        return self._found[axis, total]
 
     def _shown(self, between: Between, seed: np.random.SeedSequence, pool: Executor) -> Worth:
         """Return estimates of the worths when the rows are shown, after all trials.

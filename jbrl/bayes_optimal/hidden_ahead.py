@@ -34,7 +34,7 @@ MOST_TRANSITIONS = 500  # uncertain ones of a problem
 WORTHS, OF_LEAF = 2**28, 12
 CHOOSING = 128  # MDPs on which the hidden states are chosen
 # of a replication; as many as leave time for those that are enough, more outcomes are followed
-LEAST_MDPS, ENOUGH_MDPS, USUAL_MDPS, MOST_MDPS = CHUNK, 2 * CHUNK, 8 * CHUNK, 32 * CHUNK
+LEAST_MDPS, ENOUGH_MDPS, USUAL_MDPS, MOST_MDPS = CHUNK, 2 * CHUNK, 4 * CHUNK, 32 * CHUNK
 
 # Seconds on one core for 1,024 MDPs, with discount 0.95: of a transition of the problem, of an
 # outcome of a count, of an outcome of a row that is shown.
