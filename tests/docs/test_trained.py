@@ -1,14 +1,18 @@
 """docs/trained.md says what the kept scores say."""
 
+import jax.numpy as jnp
+import numpy as np
 import pandas as pd
 import pytest
 
-from experiments import curves, distillation, trained
+from experiments import curves, distillation, expert_iteration, trained
+from jbrl.agents.prior_trained import belief_policy
 from jbrl.agents.prior_trained.belief_ppo import BeliefPPO
 from jbrl.agents.prior_trained.imitation import ANN
 from jbrl.agents.prior_trained.networks import Dense
 from jbrl.environments.spec import Steps
 from jbrl.problems.lookup import problem
+from jbrl.rollout.contract import Transition
 
 PAPER = trained.ROOT / "experiments" / "published" / "paper-cpu"
 
@@ -76,6 +80,40 @@ def test_students_are_as_the_page_says():
     paper = trained.jbrl.Results(PAPER).scores.query("experiment == 'GC' and algorithm == 'BAMCP'")
     (best,) = paper[paper["parameters"].str.contains('"simulations": 2500}')]["mean"]
     assert round(best, 1) == 36.2
+
+
+def test_the_planner_weighs_all_outcomes_of_a_decision():
+    """By the posterior mean of what has been counted, in a state with two outcomes."""
+    prior = problem("GC").prior(Steps(250), 0.95)
+    see = belief_policy.belief_inputs(prior, "belief", 100)
+    alpha, rewards = (np.asarray(v) for v in (prior.mdps.concentrations, prior.mdps.rewards))
+    seen, counts = see.begin(), np.zeros_like(alpha)
+    for x, u, y in ((0, 0, 1), (1, 0, 2), (2, 2, 0), (0, 0, 1), (1, 0, 0), (0, 1, 0), (0, 0, 1)):
+        never = jnp.bool_(False)
+        step = Transition(
+            jnp.int32(x), jnp.int32(u), jnp.float32(rewards[x, u, y]), jnp.int32(y), never, never
+        )
+        seen = see.updated(seen, step)
+        counts[x, u, y] += 1
+    weights = np.random.default_rng(1).normal(size=see.size).astype(np.float32)
+
+    def after(u: int, y: int) -> float:
+        moved = Transition(
+            jnp.int32(1), jnp.int32(u), jnp.float32(rewards[1, u, y]), jnp.int32(y), never, never
+        )
+        inputs = see.inputs(see.updated(seen, moved), jnp.int32(y))
+        return float(rewards[1, u, y] + 0.95 * np.asarray(inputs) @ weights)
+
+    posterior = alpha[1] + counts[1]
+    posterior /= posterior.sum(-1, keepdims=True)
+    expected = [
+        sum(posterior[u, y] * after(u, y) for y in np.flatnonzero(posterior[u]))
+        for u in range(len(posterior))
+    ]
+    found = expert_iteration.action_values(
+        see, jnp.float32(0.95), lambda inputs: inputs @ weights, seen, jnp.int32(1)
+    )
+    np.testing.assert_allclose(found, expected, rtol=1e-4)
 
 
 def test_training_pays_with_an_accurate_prior():
