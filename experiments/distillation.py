@@ -12,6 +12,7 @@ import argparse
 import csv
 import dataclasses
 import sys
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -141,23 +142,41 @@ def table(rows: list[dict[str, str]]) -> str:
 
 def main() -> None:
     """Measure what is missing, or write the table."""
-    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
+    measure_or_tabulate(__doc__, KEPT, TABLE, KEY, CASES, measure, table)
+
+
+def measure_or_tabulate(
+    text: str,
+    kept_in: Path,
+    page: Path,
+    key: Sequence[str],
+    cases: Sequence[tuple[Any, ...]],
+    measure: Callable[..., Sequence[Any]],
+    table: Callable[[list[dict[str, str]]], str],
+) -> None:
+    """Measure the cases that are missing, some trainings of each, or write a table of the rows.
+
+    Args:
+      key: the columns by which a row is known: those of a case, and the number of the training.
+      measure: of the folder of weights and returns, and a key.
+    """
+    parser = argparse.ArgumentParser(description=text.split("\n\n")[0])
     parser.add_argument("out", type=Path, help="folder of weights and returns")
     parser.add_argument("--trainings", type=int, default=3, metavar="N")
     parser.add_argument("--table", action="store_true", help="write the table")
     options = parser.parse_args()
-    with KEPT.open(newline="") as file:
+    with kept_in.open(newline="") as file:
         rows = list(csv.DictReader(file))
     if options.table:
-        TABLE.write_text(table(rows))
+        page.write_text(table(rows))
         return
     options.out.mkdir(parents=True, exist_ok=True)
-    done = {tuple(row[column] for column in KEY) for row in rows}
+    done = {tuple(row[column] for column in key) for row in rows}
     for training in range(options.trainings):
-        for case in CASES:
+        for case in cases:
             if (*map(str, case), str(training)) not in done:
-                with KEPT.open("a", newline="") as file:
-                    row = measure(options.out, *case, training)
+                row = measure(options.out, *case, training)
+                with kept_in.open("a", newline="") as file:
                     csv.writer(file, lineterminator="\n").writerow(row)
 
 

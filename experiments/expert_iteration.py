@@ -13,8 +13,6 @@ is known, and the network's value of the belief after each. It plays the lifetim
 network imitates its actions, and its values are fitted to what these lifetimes earn.
 """
 
-import argparse
-import csv
 import dataclasses
 import sys
 from collections.abc import Callable
@@ -31,6 +29,7 @@ from jax import Array, lax
 import jbrl
 from benchmarks import kept
 from experiments.curves import N_ENVIRONMENTS, RESULTS, TEST_SEED, trained
+from experiments.distillation import measure_or_tabulate
 from jbrl import vectorize
 from jbrl.agents import selection
 from jbrl.agents.prior_trained import belief_policy, imitation, rounds
@@ -269,24 +268,7 @@ def table(rows: list[dict[str, str]]) -> str:
 
 def main() -> None:
     """Measure what is missing, or write the table."""
-    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
-    parser.add_argument("out", type=Path, help="folder of weights and returns")
-    parser.add_argument("--trainings", type=int, default=3, metavar="N")
-    parser.add_argument("--table", action="store_true", help="write the table")
-    options = parser.parse_args()
-    with KEPT.open(newline="") as file:
-        rows = list(csv.DictReader(file))
-    if options.table:
-        TABLE.write_text(table(rows))
-        return
-    options.out.mkdir(parents=True, exist_ok=True)
-    done = {tuple(row[column] for column in KEY) for row in rows}
-    for training in range(options.trainings):
-        for case in CASES:
-            if (*map(str, case), str(training)) not in done:
-                row = measure(options.out, *case, training)
-                with KEPT.open("a", newline="") as file:
-                    csv.writer(file, lineterminator="\n").writerow(row)
+    measure_or_tabulate(__doc__, KEPT, TABLE, KEY, CASES, measure, table)
 
 
 if __name__ == "__main__":
