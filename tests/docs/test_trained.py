@@ -82,6 +82,17 @@ def test_students_are_as_the_page_says():
     assert round(best, 1) == 36.2
 
 
+def test_expert_iteration_is_as_the_page_says():
+    """No better than DPT on GC and GDL by more than chance, and behind it on Grid."""
+    rows = pd.read_csv(expert_iteration.KEPT)
+    table = expert_iteration.table(rows.astype(str).to_dict("records"))
+    assert expert_iteration.TABLE.read_text() == table
+    found = rows.groupby(["problem", "inputs", "budget"]).mean()
+    ahead = (found["planner"] - found["dpt"]) / (1.96 * found["error"])
+    assert (ahead.drop("Grid").abs() < 1.2).all()
+    assert (ahead["Grid"] < -1).all()
+
+
 def test_the_planner_weighs_all_outcomes_of_a_decision():
     """By the posterior mean of what has been counted, in a state with two outcomes."""
     prior = problem("GC").prior(Steps(250), 0.95)
