@@ -39,7 +39,7 @@ DECISIONS = {
     "GC(n_states=7)": 20,
     "GC(n_states=8)": 18,
     "UGC": 7,
-    "UGDL": 3,
+    "UGDL": 5,
     "UGrid": 1,
     # known optima
     **dict.fromkeys(BANDITS, 0),
@@ -54,7 +54,7 @@ AGENTS: dict[str, dict[str, dict]] = {
 }
 # MDPs in which the policy of a lower end plays, where not the usual ones
 PLAYED = {
-    "GC": 819_200,
+    "GC": 3_276_800,
     "Grid": 204_800,
     "UGrid": 102_400,
     **{f"GC(n_states={n})": 204_800 for n in (4, 6, 7)},

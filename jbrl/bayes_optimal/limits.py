@@ -78,11 +78,24 @@ def upper_margin(
       expected: what `square` is expected to be, on which the stake depends; not these values' own.
       greatest: no value is greater; at least 0.
     """
-    log, deviation = math.log(1 / (1 - confidence)), math.sqrt(expected)
-    greatest = max(greatest, deviation, 1e-300)  # a greater one holds, too
-    stake = min(MOST_STAKE, greatest / max(deviation, 1e-300) * math.sqrt(2 * log / n))
-    curvature = -math.log1p(-stake) - stake
-    return (greatest * log / n + curvature * square / greatest) / stake
+    greatest = max(greatest, math.sqrt(expected), 1e-300)  # a greater one holds, too
+    once = greatest * math.log(1 / (1 - confidence)) / n
+    stake = _best_stake(once * greatest / expected if expected > 0 else math.inf)
+    return (once + _curvature(stake) * square / greatest) / stake
+
+
+def _curvature(stake: float) -> float:
+    return -math.log1p(-stake) - stake
+
+
+def _best_stake(ratio: float) -> float:
+    """Return the stake s that makes (ratio + curvature(s)) / s least, at most `MOST_STAKE`."""
+    low, high = 0.0, MOST_STAKE
+    for _ in range(HALVINGS):
+        middle = (low + high) / 2
+        rising = middle**2 / (1 - middle) - _curvature(middle) > ratio
+        low, high = (low, middle) if rising else (middle, high)
+    return high
 
 
 def upper_margin_by_moment(n: int, second_moment: float, confidence: float) -> float:
