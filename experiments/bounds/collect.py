@@ -111,7 +111,8 @@ def competing(name: str) -> dict:
 
 def one_end(side: str, out: Path, names: Sequence[str]) -> None:
     """Put new ends of a side, which do not depend on what those of the other rest on, into kept
-    brackets, where those are not certified or farther.
+    brackets, where those are not certified or farther; a lower end that was played in more MDPs
+    stands in any case.
     """
     import jbrl
 
@@ -119,7 +120,10 @@ def one_end(side: str, out: Path, names: Sequence[str]) -> None:
         above = side == "upper"
         how = {"decisions": DECISIONS[name], "played": 2} if above else competing(name)
         found = jbrl.bound(name, **({"decisions": 1} | how), out=out).as_dict()
-        nearer = found[side] < old[side] if above else found[side] > old[side]
+        more = (found[f"{side}_end"]["rests_on"].get("n_mdps") or 0) > (
+            old[f"{side}_end"]["rests_on"].get("n_mdps") or 0
+        )
+        nearer = found[side] < old[side] if above else found[side] > old[side] or more
         if nearer or not old[f"{side}_end"].get("assumes"):
             about = ("decisions", "state_counts", "clairvoyant") if above else ()
             new = old | {key: found[key] for key in (side, f"{side}_end", *about)}
