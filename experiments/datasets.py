@@ -46,7 +46,7 @@ ABOUT = {
     ),
     "wrong-priors": (
         "What a wrong prior costs",
-        "364 units of 500 MDPs",
+        "449 units of 500 MDPs",
         "jbrl run experiments/wrong-priors.toml",
     ),
     "features": (
@@ -69,7 +69,7 @@ ABOUT = {
     ),
     "bandits": (
         "Shares of known optima on bandits",
-        "53 units of 1,000 MDPs",
+        "59 units of 1,000 MDPs",
         "jbrl run experiments/bandits.toml",
     ),
     "deep-on-mdps": (

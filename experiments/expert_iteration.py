@@ -205,8 +205,8 @@ def plan_and_play(
     def decide(seen: Any, x: Array, coin: Array) -> tuple[Any, ...]:
         found = jax.vmap(of_lane, in_axes=-1, out_axes=-1)(seen, x)
         best = (found >= found.max(0, keepdims=True)).astype(jnp.float32)
-        kept = (inputs_of(seen, x), best / best.sum(0), found.max(0), coin < epsilon)
-        return seen, imitation.choose(best, coin, epsilon), kept
+        shown = (inputs_of(seen, x), best / best.sum(0), found.max(0), coin < epsilon)
+        return seen, imitation.choose(best, coin, epsilon), shown
 
     numbers = draw_numbers(key, number, settings.horizon, width)
     thresholds = draw_thresholds(key, number, see.rows, width, unit=settings.unit)

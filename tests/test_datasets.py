@@ -39,6 +39,9 @@ def test_the_card_says_how_each_was_made_and_each_time_is_that_of_the_files():
         (script,) = re.findall(r"experiments/[\w/-]+\.(?:toml|py)", command)
         assert (ROOT / script).is_file()
         assert "jax 0.10.2" in made and hours.rstrip(" |")
+        if counted := re.search(r"`(.+)` .*: (\d+) units of", row.split(" | `")[0]):
+            units = jbrl.load_results(counted[1]).units
+            assert (units["status"] == "done").sum() == int(counted[2])
     units = jbrl.load_results("bandits").units
     seconds = units["offline_seconds"] + 250 * units["n"] * units["online_seconds"]
     hours = (seconds + units["compile_seconds"]).sum() / 3600

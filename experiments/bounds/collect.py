@@ -120,11 +120,11 @@ def one_end(side: str, out: Path, names: Sequence[str]) -> None:
         above = side == "upper"
         how = {"decisions": DECISIONS[name], "played": 2} if above else competing(name)
         found = jbrl.bound(name, **({"decisions": 1} | how), out=out).as_dict()
-        more = (found[f"{side}_end"]["rests_on"].get("n_mdps") or 0) > (
-            old[f"{side}_end"]["rests_on"].get("n_mdps") or 0
-        )
-        nearer = found[side] < old[side] if above else found[side] > old[side] or more
-        if nearer or not old[f"{side}_end"].get("assumes"):
+        if above:
+            stands = found["upper"] < old["upper"]
+        else:
+            stands = found["lower"] > old["lower"] or played(found) > played(old)
+        if stands or not old[f"{side}_end"].get("assumes"):
             about = ("decisions", "state_counts", "clairvoyant") if above else ()
             new = old | {key: found[key] for key in (side, f"{side}_end", *about)}
             new["certified"] = certified(new) == "both ends"
@@ -132,6 +132,11 @@ def one_end(side: str, out: Path, names: Sequence[str]) -> None:
             if old["decisions"] not in (new["decisions"], *CURVES.get(name, ())):
                 file(name, old["decisions"]).unlink()
         print(f"{name}: {old[side]:.4g}, with {found[side]:.4g} now", flush=True)
+
+
+def played(bracket: dict) -> int:
+    """Return in how many MDPs the policy of a lower end has played."""
+    return bracket["lower_end"]["rests_on"].get("n_mdps", 0)
 
 
 def load(name: str, decisions: int) -> dict | None:

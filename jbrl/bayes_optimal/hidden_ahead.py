@@ -123,7 +123,7 @@ class HiddenAhead:
         value = backward.solve(
             self.layers, ahead.decisions, leaves.estimates, ahead.discount, ahead.threads
         )
-        return Replication(value, shown_value, square, control.left, self._greatest(control))
+        return Replication(value, shown_value, square, control.residual, self._greatest(control))
 
     def margin(self, replications: Sequence[Replication], n_mdps: int, confidence: float) -> float:
         """Return how far the bound may lie above the average of independent estimates.
@@ -154,7 +154,7 @@ class HiddenAhead:
     def _greatest(self, control: Control) -> float:
         model, rest = self.ahead.layers.model, 1 / (1 - self.ahead.discount)
         earliest = self.ahead.discount ** -max(self.leaves().values())
-        most = rest * (model.least_reward + model.reward_range) - control.bounds()[0].min()
+        most = rest * (model.least_reward + model.reward_range) - control.least().min()
         return float(earliest * max(most, 0.0))
 
     def root(self, n_mdps: int, seed: np.random.SeedSequence) -> float:

@@ -75,8 +75,8 @@ class LookAhead:
         for cell in cells:
             leaves[cell] += control.mean(cell)
         _, most = self.layers.model.extremes(self.discount, self.left)
-        greatest = float((most - control.bounds()[0]).max())
-        return Replication(self.solve(leaves), shown, square, control.left, greatest)
+        greatest = float((most - control.least()).max())
+        return Replication(self.solve(leaves), shown, square, control.residual, greatest)
 
     def margin(self, replications: Sequence[Replication], n_mdps: int, confidence: float) -> float:
         """Return how far the bound may lie above the average of independent estimates, whatever the

@@ -179,7 +179,7 @@ class Control:
     constant: np.ndarray  # [S]
     slopes: np.ndarray  # [S, V]
     curvatures: np.ndarray | None  # [S, V, V], symmetric; None: all are 0
-    left: float = 0.0  # mean square of what it leaves of the values in the first states
+    residual: float = 0.0  # mean square of its errors in the first states, where it was fitted
     _found: dict[tuple[int, Total], tuple[np.ndarray, np.ndarray]] = dataclasses.field(
         default_factory=dict, repr=False
     )
@@ -192,8 +192,8 @@ class Control:
                 values[x] += (p * (curvature @ p)).sum(0)
         return values
 
-    def bounds(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return numbers that it is never below, and never above, in each state: [S] each.
+    def least(self) -> np.ndarray:
+        """Return numbers that it is never below in each state: [S].
 
         With p_i p_j in [0, 1/4] within a row, and p_i^2 from p_i - 1/4 to p_i, the rest is affine
         in each row and has its extremes where each row has one certain outcome.
@@ -201,10 +201,9 @@ class Control:
         sizes = [len(some) for block in self.layers.model.blocks for some in free(block)]
         ends = np.cumsum([0, *sizes])
         rows = [range(int(a), int(b)) for a, b in itertools.pairwise(ends)]
-        low, high = [], []
+        found = []
         for x, slopes in enumerate(self.slopes):
-            between = np.zeros((len(slopes), len(slopes)))
-            least = most = self.constant[x]
+            between, least = np.zeros((len(slopes), len(slopes))), self.constant[x]
             slopes = slopes.copy()
             if self.curvatures is not None:
                 between = self.curvatures[x].copy()
@@ -214,12 +213,9 @@ class Control:
                     slopes[row.start : row.stop] += squares
                     np.fill_diagonal(inside, 0)
                     least += (np.minimum(inside, 0).sum() - np.maximum(squares, 0).sum()) / 4
-                    most += (np.maximum(inside, 0).sum() - np.minimum(squares, 0).sum()) / 4
                     inside[:] = 0
-            ends_of = _extremes(slopes, 2 * between, rows)
-            low.append(least + ends_of[0])
-            high.append(most + ends_of[1])
-        return np.array(low), np.array(high)
+            found.append(least + _least(slopes, 2 * between, rows))
+        return np.array(found)
 
     def mean(self, cell: Cell) -> np.ndarray:
         """Return its posterior mean in the state of a cell, of the shape of the cell."""
@@ -280,33 +276,29 @@ class Control:
         return self._found[axis, total]
 
 
-def _extremes(slopes: np.ndarray, between: np.ndarray, rows: list[range]) -> tuple[float, float]:
-    """Return numbers below and above s p + p' B p / 2, where B is 0 within rows, and one p of each
-    row is 1 or none: all ways are tried where they are few.
+def _least(slopes: np.ndarray, between: np.ndarray, rows: list[range]) -> float:
+    """Return a number below s p + p' B p / 2, where B is 0 within rows, and one p of each row is 1
+    or none: all ways are tried where they are few.
     """
-    low, high = np.zeros(1), np.zeros(1)
-    p = np.zeros((1, len(slopes)))
+    low, p = np.zeros(1), np.zeros((1, len(slopes)))
     for number, row in enumerate(rows):
         if len(low) * (len(row) + 1) <= MOST_VERTICES:
             steps = slopes[row.start : row.stop] + p @ between[:, row.start : row.stop]
             steps = np.concatenate([np.zeros((len(p), 1)), steps], 1)
-            low = high = (low[:, None] + steps).reshape(-1)
+            low = (low[:, None] + steps).reshape(-1)
             p = np.repeat(p, len(row) + 1, axis=0)
             for place, k in enumerate(row):
                 p[place + 1 :: len(row) + 1, k] = 1
             continue
-        # what this row and each later one adds at least and at most, whatever the others are
+        # what this row and each later one adds at least, whatever the others are
         for later, here in enumerate(rows[number:], number):
-            own = slopes[here.start : here.stop] + p @ between[:, here.start : here.stop]
-            less, more = own.copy(), own.copy()
+            less = slopes[here.start : here.stop] + p @ between[:, here.start : here.stop]
             for other in rows[number:later]:
                 part = between[other.start : other.stop, here.start : here.stop]
                 less += np.minimum(part.min(0), 0)
-                more += np.maximum(part.max(0), 0)
             low = low + np.minimum(less.min(1), 0)
-            high = high + np.maximum(more.max(1), 0)
         break
-    return float(low.min()), float(high.max())
+    return float(low.min())
 
 
 def n_features(n: int) -> int:
@@ -337,8 +329,8 @@ def fit_control(layers: Layers, mdps: SampledMDPs, values: np.ndarray) -> Contro
         pairs = (kinds[:, None] * n + kinds) * 2 + (rows[:, None] == rows)
         curvatures = _averaged(curvatures, pairs)
     first = list(layers.model.first_states)
-    left = float(((values - coefficients @ features)[first] ** 2).mean())
-    return Control(layers, coefficients[:, 0], slopes, curvatures, left)
+    residual = float(((values - coefficients @ features)[first] ** 2).mean())
+    return Control(layers, coefficients[:, 0], slopes, curvatures, residual)
 
 
 def _kinds(model: Model) -> tuple[np.ndarray, np.ndarray]:

@@ -2,6 +2,8 @@
 played.
 """
 
+import dataclasses
+
 import numpy as np
 import pytest
 from scipy.special import betaincinv
@@ -175,7 +177,10 @@ def test_bounds_of_the_control_function_hold(most, monkeypatch):
     slopes, curvatures = generator.normal(size=(3, 12)), generator.normal(size=(3, 12, 12))
     curvatures += curvatures.transpose(0, 2, 1)
     control = Control(Layers(model), generator.normal(size=3), slopes, curvatures)
-    low, high = control.bounds()
+    negative = dataclasses.replace(
+        control, constant=-control.constant, slopes=-slopes, curvatures=-curvatures
+    )
+    low, high = control.least(), -negative.least()
     found = control.of_mdps(variables(model, samples.draw(model, 2**12, 2)))
     assert (low <= found.min(1)).all()
     assert (found.max(1) <= high).all()

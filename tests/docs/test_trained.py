@@ -89,42 +89,44 @@ def test_expert_iteration_is_as_the_page_says():
     assert expert_iteration.TABLE.read_text() == table
     found = rows.groupby(["problem", "inputs", "budget"]).mean()
     ahead = (found["planner"] - found["dpt"]) / (1.96 * found["error"])
-    assert (ahead.drop("Grid").abs() < 1.2).all()
+    assert (ahead.drop("Grid").abs() < 1).all()
     assert (ahead["Grid"] < -1).all()
 
 
-def test_the_planner_weighs_all_outcomes_of_a_decision():
-    """By the posterior mean of what has been counted, in a state with two outcomes."""
-    prior = problem("GC").prior(Steps(250), 0.95)
+@pytest.mark.parametrize("name", ["GC", "GDL"])
+def test_the_planner_weighs_all_outcomes_of_a_decision(name):
+    """By the posterior mean of what has been counted; GDL has rows that are certain."""
+    prior = problem(name).prior(Steps(250), 0.95)
     see = belief_policy.belief_inputs(prior, "belief", 100)
     alpha, rewards = (np.asarray(v) for v in (prior.mdps.concentrations, prior.mdps.rewards))
-    seen, counts = see.begin(), np.zeros_like(alpha)
-    for x, u, y in ((0, 0, 1), (1, 0, 2), (2, 2, 0), (0, 0, 1), (1, 0, 0), (0, 1, 0), (0, 0, 1)):
-        never = jnp.bool_(False)
-        step = Transition(
-            jnp.int32(x), jnp.int32(u), jnp.float32(rewards[x, u, y]), jnp.int32(y), never, never
-        )
-        seen = see.updated(seen, step)
+    generator = np.random.default_rng(1)
+    weights = generator.normal(size=see.size).astype(np.float32)
+
+    def moved(seen: belief_policy.Seen, x: int, u: int, y: int) -> belief_policy.Seen:
+        numbers = jnp.int32(x), jnp.int32(u), jnp.float32(rewards[x, u, y]), jnp.int32(y)
+        return see.updated(seen, Transition(*numbers, jnp.bool_(False), jnp.bool_(False)))
+
+    def after(seen: belief_policy.Seen, x: int, u: int, y: int) -> float:
+        inputs = see.inputs(moved(seen, x, u, y), jnp.int32(y))
+        return float(rewards[x, u, y] + 0.95 * np.asarray(inputs) @ weights)
+
+    seen, counts, x = see.begin(), alpha.copy(), 0
+    for _ in range(12):
+        u = int(generator.integers(alpha.shape[1]))
+        y = int(generator.choice(np.flatnonzero(alpha[x, u])))
+        seen = moved(seen, x, u, y)
         counts[x, u, y] += 1
-    weights = np.random.default_rng(1).normal(size=see.size).astype(np.float32)
-
-    def after(u: int, y: int) -> float:
-        moved = Transition(
-            jnp.int32(1), jnp.int32(u), jnp.float32(rewards[1, u, y]), jnp.int32(y), never, never
+        x = y
+    for x in range(len(alpha)):
+        posterior = counts[x] / counts[x].sum(-1, keepdims=True)
+        expected = [
+            sum(p * after(seen, x, u, y) for y, p in enumerate(row) if p > 0)
+            for u, row in enumerate(posterior)
+        ]
+        found = expert_iteration.action_values(
+            see, jnp.float32(0.95), lambda inputs: inputs @ weights, seen, jnp.int32(x)
         )
-        inputs = see.inputs(see.updated(seen, moved), jnp.int32(y))
-        return float(rewards[1, u, y] + 0.95 * np.asarray(inputs) @ weights)
-
-    posterior = alpha[1] + counts[1]
-    posterior /= posterior.sum(-1, keepdims=True)
-    expected = [
-        sum(posterior[u, y] * after(u, y) for y in np.flatnonzero(posterior[u]))
-        for u in range(len(posterior))
-    ]
-    found = expert_iteration.action_values(
-        see, jnp.float32(0.95), lambda inputs: inputs @ weights, seen, jnp.int32(1)
-    )
-    np.testing.assert_allclose(found, expected, rtol=1e-4)
+        np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4)
 
 
 def test_training_pays_with_an_accurate_prior():

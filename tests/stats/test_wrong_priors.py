@@ -115,6 +115,9 @@ def test_the_page_says_what_the_kept_scores_say():
     )["share"]
     assert sure.idxmin() == ("Grid", "OPPS-DS", 99) and sure.min() == pytest.approx(0.765, abs=0.01)
     assert sure.drop(sure.idxmin()).min() > 7 / 8
+    surest = trained[trained["degree"] == 99].set_index("test")["share"]
+    assert 1 / 5 < 1 - surest["GC"] < 1 - surest["Grid"] < 1 / 4 and surest["GDL"] > 7 / 8
+    assert "DPT on Grid and GC lose a fifth to a quarter at 99" in words
     played = wrong.groupby(["test", "algorithm"]).size()
     assert set(played.drop(("Grid", "DPT"))) == {18}
     assert f"DPT was played at {played['Grid', 'DPT']} of 18 degrees on Grid" in words
