@@ -18,8 +18,8 @@ MOST_TRANSITIONS = 300_000  # from the cells of a layer
 MOST_DIVISIONS = 2_000_000  # of a total among the rows of a state
 MOST_DECISIONS = 120  # with more, the estimates of weights mean nothing; the horizon needs none
 
-# bytes of temporary arrays and of products of weights that are kept
-BASE = 2**28
+# bytes of temporary arrays, of products of weights that are kept, of the worths of hidden states
+BASE = 2**29
 WEIGHT = 4  # bytes, of a split in an MDP
 
 # On one core of a slow machine, for a value and its square: with a budget, durations are measured.

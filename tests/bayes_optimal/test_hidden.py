@@ -1,6 +1,7 @@
 """A hidden state: against value iteration, expectimax and posterior samples by hand."""
 
 import dataclasses
+import tracemalloc
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -12,6 +13,7 @@ from jbrl.bayes_optimal.bracket import ONE_SIDED
 from jbrl.bayes_optimal.hidden import Between, Hidden
 from jbrl.bayes_optimal.hidden_ahead import HiddenAhead, HiddenLeaves, candidates, hide
 from jbrl.bayes_optimal.look_ahead import LookAhead
+from jbrl.bayes_optimal.plan import Sizes
 from jbrl.mdp.counts import Layers
 from jbrl.mdp.dirichlet import DirichletMDPs, distribution
 from jbrl.mdp.model import make_model
@@ -318,3 +320,17 @@ def test_few_limits_are_false():
 def test_limits_are_false_as_seldom_as_they_say():
     """Of 200 to 400 limits; 20 misses of 400 at 97.5 % occur once in 300 runs; seeds are fixed."""
     assert misses(range(4, 204)) <= 19
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "decisions"), [("GC", 12), ("GC", 18), ("UGC", 5)])
+def test_replications_take_no_more_memory_than_foreseen(name, decisions):
+    layers = Layers(make_model(jbrl.problem(name).mdps), merge_states=False)
+    ahead, seed = LookAhead(layers, 0.95, 250, decisions, threads=2), np.random.SeedSequence(0)
+    control, bounds = ahead.control(seed), [ahead, *hide(ahead, seed)]
+    tracemalloc.start()
+    for one in bounds:
+        one.replication(control, 2 * getattr(one, "_chunk", samples.CHUNK), seed)
+    taken = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert taken < Sizes(layers).of(decisions).memory
