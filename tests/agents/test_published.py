@@ -4,6 +4,7 @@ policies and Random.
 
 import dataclasses
 import functools
+import math
 from decimal import Decimal
 
 import jax
@@ -22,7 +23,8 @@ from jbrl.agents.published import (
 )
 from jbrl.agents.scripted import LARGEST, POLICIES, Random, Scripted, View
 from jbrl.base.errors import JbrlError
-from jbrl.environments.bsuite_cartpole import BsuiteCartPoleSwingup
+from jbrl.environments import bsuite_tasks
+from jbrl.environments.bsuite_cartpole import BsuiteCartPole, BsuiteCartPoleSwingup
 from jbrl.environments.images import ImageBandit
 from jbrl.environments.spec import Episodes
 from jbrl.environments.walks import Chain
@@ -252,6 +254,45 @@ def test_a_pole_that_hangs_is_pushed_by_its_movement_unless_it_rests():
         seen = jnp.array([x / 3, x_dot / 3, 0, -1, speed, 0, 0, 0], jnp.float32)
         found = POLICIES[BsuiteCartPoleSwingup](View(BsuiteCartPoleSwingup(), seen, seen))
         assert found == action, (x, x_dot, speed)
+
+
+def test_rules_by_hand():
+    """Catch: a ball in column 3. DeepSea: right, as the map of the cell says. Memory: the bit that
+    is asked for. The pole upright: towards the side it falls to, after position and speeds.
+    """
+
+    def action(environment, seen, memory=0.0):
+        seen = jnp.asarray(seen, jnp.float32)
+        return int(POLICIES[type(environment)](View(environment, seen, jnp.asarray(memory))))
+
+    catch = bsuite_tasks.Catch()
+    for paddle, expected in ((1, 2), (3, 1), (4, 0)):
+        board = np.zeros((catch.rows, catch.columns))
+        board[2, 3] = board[-1, paddle] = 1
+        assert action(catch, board) == expected
+    sea = bsuite_tasks.DeepSea(size=3)
+    cells = [View(sea, jnp.int32(cell), jnp.int32(0)) for cell in (-1, *range(9))]
+    expected = np.ravel(sea.mapping)[[0, *range(9)]]
+    assert [int(POLICIES[type(sea)](cell)) for cell in cells] == expected.tolist()
+    chain = bsuite_tasks.MemoryChain(num_bits=3)
+    for asked, bit in ((0, 1), (1, 0), (2, 1)):
+        assert action(chain, [0, asked, 0, 0, 0], [1, 0, 1, -1, 1]) == bit
+    pixels = 20 * np.arange(12, dtype=np.uint8).reshape(3, 2, 2)
+    images = ImageBandit(pixels=pixels, labels=np.array([4, 7, 2], np.int8))
+    shown = [images._shown(jnp.asarray(images.pixels))[k] + 0.01 for k in range(3)]
+    assert [action(images, one) for one in shown] == [4, 7, 2]
+    pole = BsuiteCartPole()
+    for x, x_dot, theta, theta_dot, expected in (
+        (0, 0, 0, 0, 1),
+        (0, 0, 0.02, 0, 2),
+        (0, 0, -0.02, 0, 0),
+        (0, 0, 0.02, -0.05, 1),
+        (0, 0.3, 0, -0.1, 2),
+        (2, 0, -0.05, 0, 2),
+    ):
+        scaled = [x / pole.x_threshold, x_dot / pole.x_threshold]
+        seen = [*scaled, math.sin(theta), math.cos(theta), theta_dot, 0]
+        assert action(pole, seen) == expected
 
 
 def test_random_needs_nothing_but_actions():

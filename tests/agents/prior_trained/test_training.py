@@ -315,6 +315,26 @@ def test_weights_of_perceptrons_start_with_variances_that_keep_signals_as_they_a
     assert last[:, :-1].var() == pytest.approx(0.01 / 201, rel=0.15)
 
 
+def test_outputs_of_networks_and_inputs_side_by_side_are_those_of_each_alone():
+    """Of one network or two, and of inputs of one lifetime or two."""
+    network, drawn = Dense((3, 4, 2)), np.random.default_rng(3)
+    outputs = belief_policy.outputs_of(network)
+    weights = jnp.asarray(drawn.standard_normal((2, network.parameters)), jnp.float32)
+    inputs = jnp.asarray(drawn.standard_normal((2, 3)), jnp.float32)
+
+    def alone(number: int, lifetime: int) -> np.ndarray:
+        layers = network.layers(weights[number])
+        return np.asarray(network.apply(layers, inputs[lifetime][:, None])[:, 0])
+
+    for numbers, two, axes in (([0, 1], [0, 1], 0), ([0, 1], [1, 1], (0, None))):
+        given = inputs if axes == 0 else inputs[1]
+        found = jax.vmap(outputs, axes)(weights, given)
+        expected = [alone(*pair) for pair in zip(numbers, two, strict=True)]
+        np.testing.assert_allclose(found, expected, rtol=1e-5)
+    found = jax.vmap(outputs, (None, 0))(weights[1], inputs)
+    np.testing.assert_allclose(found, [alone(1, 0), alone(1, 1)], rtol=1e-5)
+
+
 def test_a_gated_unit_is_that_of_a_slow_twin():
     gru, drawn = Gru(3, 4, 2), np.random.default_rng(1)
     parameters = drawn.standard_normal(gru.parameters).astype(np.float32)
