@@ -269,6 +269,7 @@ def test_a_bracket_rests_on_it_and_goes_on(tmp_path, monkeypatch):
 def test_the_unit_of_rewards_and_what_all_have_in_common_change_nothing(monkeypatch):
     """What is estimated in single precision are rewards from 0 on."""
     monkeypatch.setattr(hidden_ahead, "USUAL_MDPS", 1024)
+    monkeypatch.setattr(hidden_ahead, "USUAL_SPLITS", 300)
     mdps, ends = jbrl.problem(SMALL).mdps, []
     for unit, common in ((1.0, 0.0), (2.0**-30, 0.0), (1.0, 1e4)):
         same = problem((mdps.concentrations, unit * mdps.rewards + common))
