@@ -44,20 +44,22 @@ DECISIONS = {
     # known optima
     **dict.fromkeys(BANDITS, 0),
 }
+CHAINS = ("GC-appendix", *(f"GC(n_states={n})" for n in (3, 4, 6, 7, 8)))
 # agents that compete for a lower end with what the look-ahead suggests
 AGENTS: dict[str, dict[str, dict]] = {
     "GC": {"DPT": {"budget": 3_072_000}},
     "Grid": {"BeliefPPO": {"budget": 2_097_152, "inputs": "mean and belief"}},
     "UGrid": {"OPPS-DS": {}},
-    "UGC": {"OPPS-DS": {}, "DPT": {"budget": 102_400}},
-    "UGDL": {"OPPS-DS": {}, "DPT": {"budget": 102_400}},
+    **{name: {"DPT": {"budget": 819_200}} for name in CHAINS},
+    **{name: {"OPPS-DS": {}, "DPT": {"budget": 819_200}} for name in ("UGC", "UGDL")},
 }
 # MDPs in which the policy of a lower end plays, where not the usual ones
 PLAYED = {
     "GC": 3_276_800,
     "Grid": 204_800,
     "UGrid": 102_400,
-    **{f"GC(n_states={n})": 204_800 for n in (4, 6, 7)},
+    "GDL": 204_800,
+    **dict.fromkeys((*CHAINS, "UGC", "UGDL"), 819_200),
 }
 # Of GC those at 0, 4, 8, 12, 15 and 27, and those of GDL, are of the look-ahead alone.
 CURVES = {"GC": (0, 2, 4, 8, 10, 12, 15, 19, 22, 25, 26, 27), "GDL": (0, 8, 16, 24, 40)}
