@@ -87,7 +87,8 @@ class Player:
             state = agent.without_end(state)
         return LifeState(
             own=drawn,
-            agent=state,
+            # XLA aborts where it sees through what native code is given (jaxlib 0.10.2)
+            agent=lax.optimization_barrier(state),
             key=stream(key, index, "agent"),
             t=jnp.int32(0),
             observation=jnp.zeros(seen.shape, seen.dtype),

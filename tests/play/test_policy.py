@@ -71,6 +71,12 @@ def test_several_lifetimes_at_once_play_as_each_alone(played, policy):
         life.observe(moves["rewards"][:, t], moves["states"][:, t + 1])
 
 
+def test_first_decisions_of_several_lifetimes_are_taken_in_native_code():
+    policy = jbrl.policy("BOSS", "GC(n_states=4)", horizon=4)
+    actions = policy.start(lifetimes=2).act([0, 0])
+    assert actions.tolist() == [policy.start(index=i).act(0) for i in range(2)]
+
+
 def test_functions_are_pure_and_mapped(played, policy):
     moves, player = played.trajectories, policy.functions()
 
@@ -501,5 +507,9 @@ def test_every_agent_plays_its_actions(name, tmp_path):
     settings = {"n_environments": 2, "seed": 1, "horizon": 60, "record": True}
     played = jbrl.play(name, prior=own_problem(name), **settings)
     loaded = jbrl.load_policy(played.policy().save(tmp_path / "policy", decisions=5))
-    actions = follow(loaded.start(seed=1, index=1), played.trajectories, 1, 0, 60)
-    assert actions == list(played.trajectories["actions"][1])
+    moves = played.trajectories
+    assert follow(loaded.start(seed=1, index=1), moves, 1, 0, 60) == list(moves["actions"][1])
+    life = loaded.start(seed=1, lifetimes=2)
+    for t in range(60):
+        np.testing.assert_array_equal(life.act(moves["states"][:, t]), moves["actions"][:, t])
+        life.observe(moves["rewards"][:, t], moves["states"][:, t + 1])
