@@ -55,6 +55,7 @@ from jbrl.policy_folder import (
     ARRAYS,
     FORMAT,
     MDPS,
+    check_figures,
     compare_versions,
     read_about,
     read_agent,
@@ -67,6 +68,7 @@ from jbrl.problems.hosted import HostProblem, host_problem, is_host_environment
 from jbrl.problems.lookup import problem as find_problem
 from jbrl.problems.prior import Prior
 from jbrl.problems.problem import DirichletProblem, Problem
+from jbrl.report.text import escape
 from jbrl.rollout import faults
 from jbrl.rollout.contract import Agent, MadeOfWeights, as_arrays
 from jbrl.study.file import recorded_study
@@ -137,10 +139,13 @@ class Policy:
         names = ("seed", "index", "lifetimes", "decisions")
         values: list[Any] = [header.get(name) for name in names]
         seed, index, lifetimes, decisions = values
-        check_count("decisions", decisions, low=0)
-        check_count("seed", seed, 2**32 - 1, low=0)
-        life = Life(self, seed, index, lifetimes)
-        life.restore(arrays, decisions)
+        try:
+            check_count("decisions", decisions, low=0)
+            check_count("seed", seed, 2**32 - 1, low=0)
+            life = Life(self, seed, index, lifetimes)
+            life.restore(arrays, decisions)
+        except (JbrlError, KeyError, TypeError) as error:
+            raise JbrlError(f"{path}: not as `save` writes it: {error}") from None
         return life
 
     def functions(self) -> Player:
@@ -320,8 +325,10 @@ class Policy:
         if self.measured:
             facts |= {f"latency, {k}": v for k, v in self.measured.facts().items()}
         facts["versions"] = ", ".join(f"{k} {v}" for k, v in versions().items())
-        rows = "\n".join(f"| {name} | {value} |" for name, value in facts.items() if value)
-        return f"""# Policy: {self.name} for {self.problem.short_name}
+        rows = "\n".join(
+            f"| {escape(name)} | {escape(value)} |" for name, value in facts.items() if value
+        )
+        return f"""# Policy: {escape(self.name)} for {escape(self.problem.short_name)}
 
 | | |
 |---|---|
@@ -560,6 +567,7 @@ def load_policy(folder: str | Path, *, compile_cache: str | Path | None = None) 
         found = _rebuilt(place, about, arrays)
         digest, wanted = found.digest, str(about["policy"])
         found._card()  # figures that are none are found here
+        check_figures(place, about, found._spaces())
         compare_versions(place, about["versions"])
     except JbrlError:
         raise

@@ -17,13 +17,14 @@ import numpy as np
 
 from jbrl.agents.complete import build
 from jbrl.agents.registry import AGENTS, find_agent
-from jbrl.base.errors import JbrlError, JbrlWarning, shown
+from jbrl.base.errors import JbrlError, JbrlWarning, check_count, shown
 from jbrl.base.files import check_file, naming, write_whole
 from jbrl.base.plugins import without_imports
 from jbrl.environments.spec import Box, Discrete, Spec
 from jbrl.mdp.dirichlet import distribution
 from jbrl.play.batching import is_key
 from jbrl.play.machine import versions
+from jbrl.play.unit import canonical
 from jbrl.problems.hosted import HostProblem
 from jbrl.problems.lookup import problem as find_problem
 from jbrl.problems.problem import DirichletProblem, Problem
@@ -46,6 +47,7 @@ def write_folder(
     contents = {ARRAYS: files.pack({}, arrays), CARD: card.encode()}
     seals = {name: hashlib.sha256(content).hexdigest() for name, content in contents.items()}
     try:
+        canonical(about["limits"])  # refuses NaN, which is none of JSON
         contents[ABOUT] = files.pack_json({**about, "files": seals})
     except (TypeError, ValueError) as error:
         raise JbrlError(
@@ -149,6 +151,19 @@ def read_knowledge(place: Path, leaves: list[np.ndarray], shapes: Any) -> Any:
         for leaf, want in zip(placed, wanted, strict=True)
     )
     return jax.tree.unflatten(structure, list(keyed))
+
+
+def check_figures(place: Path, about: dict[str, Any], spaces: dict[str, Any]) -> None:
+    """Refuse figures that decide nothing, and are read all the same, where they are none."""
+    canonical(about)  # NaN and infinity
+    check_count(f"{place / ABOUT}: seed", about["seed"], 2**32 - 1, low=0)
+    times = [(name, about[name]) for name in ("offline_seconds", "compile_seconds")]
+    for name, value in (*times, *(about["latency"] or {}).items()):
+        if type(value) not in (int, float) or value < 0:
+            raise JbrlError(f"{place / ABOUT}: {name} = {shown(value)}: expected a number from 0")
+    for name, space in spaces.items():
+        if about[name] != space:
+            raise JbrlError(f"{place / ABOUT}: {name} = {shown(about[name])}: expected {space}")
 
 
 def compare_versions(place: Path, saved: dict[str, str]) -> None:

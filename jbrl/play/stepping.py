@@ -45,6 +45,7 @@ TOGETHER = 512
 # bits of the word that says how an episode ended
 _TERMINATED, _TRUNCATED, _BOTH = 1, 2, 3
 _WORDS_BYTES = 64  # of what a lifetime is given and returns, for a step
+OUTCOME = "reward", "ends", "reached"  # of a decision, as a saved life names it
 _TEXT = str, bytes, bytearray  # which Python takes for numbers, too
 _GREATEST = float(np.finfo(np.float32).max)  # of rewards
 
@@ -500,8 +501,7 @@ class Stepping:
         """Return all that is needed to go on: the state, and the outcome that is not learned."""
         state = {f"life/{i:04d}": np.array(v) for i, v in enumerate(self._life or ())}
         if self._outcome is not None:
-            names = ("reward", "ends", "reached")
-            waiting = zip(names, self._outcome, strict=True)
+            waiting = zip(OUTCOME, self._outcome, strict=True)
             state |= {f"outcome/{name}": np.asarray(value) for name, value in waiting}
         return state
 
@@ -516,8 +516,9 @@ class Stepping:
         if [(v.shape, v.dtype) for v in leaves] != (wanted if decisions else []):
             raise JbrlError("the state of a life: expected one of this policy")
         self._life = jax.device_put(leaves) if leaves else None
-        waiting = [arrays.get(f"outcome/{name}") for name in ("reward", "ends", "reached")]
-        self._outcome = None if waiting[0] is None else tuple(waiting)
+        if any(name.startswith("outcome/") for name in arrays):
+            reward, ends, reached = (arrays[f"outcome/{name}"] for name in OUTCOME)
+            self.observe(reward, reached, ends & _TERMINATED, ends & _TRUNCATED)
         self.decisions = decisions
 
 

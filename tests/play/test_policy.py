@@ -2,6 +2,7 @@
 on after a restart, and misuse in one sentence.
 """
 
+import dataclasses
 import hashlib
 import json
 import subprocess
@@ -152,6 +153,13 @@ def test_a_folder_keeps_what_was_searched_for(tmp_path):
             use()
 
 
+def test_a_card_shows_names_as_they_are(policy):
+    told = dataclasses.replace(policy.problem, short_name="a | b\n<b>")
+    card = dataclasses.replace(policy, problem=told, limits={"online": "1 ms | x"})._card()
+    assert card.startswith(r"# Policy: e-Greedy for a \| b \<b\>" + "\n")
+    assert r"| prior | a \| b \<b\> (" in card and r"| limit online | 1 ms \| x |" in card
+
+
 def test_integers_of_numpy_are_written(tmp_path):
     one = np.int64(1)
     policy = jbrl.policy("e-Greedy", "GC", seed=one, horizon=np.int32(9))
@@ -215,6 +223,11 @@ TAMPERED = [
     (lambda about: about["agent"].update(name="os:system"), "module 'os' has no agent"),
     (lambda about: about["problem"].update(name="GDL"), "'GDL' is another one here|another policy"),
     (lambda about: about["lifetime"].update(Steps={"steps": 10**12}), "expected an integer from 1"),
+    (lambda about: about.update(seed=-1), "policy.json: seed = -1: expected an integer from 0"),
+    (lambda about: about.update(compile_seconds=-1), "compile_seconds = -1: expected a number"),
+    (lambda about: about["latency"].update(p99=True), "p99 = True: expected a number from 0"),
+    (lambda about: about["limits"].update(online=float("nan")), "policy.json: field .*: expected"),
+    (lambda about: about["action"].update(n=99), "policy.json: action = .*99.*: expected {'kind'"),
 ]
 
 
@@ -300,6 +313,27 @@ def test_a_life_saved_goes_on_with_the_same_bits(played, policy, tmp_path, waiti
     assert actions == list(moves["actions"][1])
 
 
+@pytest.mark.parametrize(
+    ("name", "value", "said"),
+    [
+        ("reward", np.float32("nan"), "reward = .*: expected a finite number"),
+        ("reached", np.int32(99), "next_observation = 99: expected an integer from 0 to 4"),
+        ("ends", np.array("x"), ""),
+        ("reward", None, "'outcome/reward'"),
+    ],
+)
+def test_a_life_that_is_sealed_again_is_refused_in_a_sentence(policy, tmp_path, name, value, said):
+    life = policy.start()
+    life.act(0)
+    life.observe(1.0, 1)
+    header, found, _ = files.unpack(life.save(tmp_path / "life").read_bytes())
+    found[f"outcome/{name}"] = value
+    kept = {k: v for k, v in found.items() if v is not None}
+    (tmp_path / "life").write_bytes(files.pack(header, kept))
+    with pytest.raises(JbrlError, match=f"life: not as `save` writes it: {said}"):
+        policy.resume(tmp_path / "life")
+
+
 MISUSE = [
     (lambda life: life.observe(0.0, 1), "observe before act: expected act"),
     (lambda life: (life.act(0), life.act(0)), "act after act: expected observe"),
@@ -368,6 +402,7 @@ def test_an_action_that_is_none_is_refused(policy, action, monkeypatch):
             "reward = .*: expected a finite number",
         ),
         (lambda p, to: p.save(to, limits=["1 ms"]), "limits = .*: expected a dict such as"),
+        (lambda p, to: p.save(to, limits={"x": np.nan}), "limits = .*nan.*: expected plain data"),
         *(
             (
                 lambda p, to, ended=ended: (
