@@ -371,7 +371,8 @@ class Life(Stepping):
         goes on with the same bits.
 
         Raises:
-          JbrlError: the file cannot be written, or the agent is a strategy that was trained.
+          JbrlError: the file cannot be written, a decision was interrupted, or the agent is a
+            strategy that was trained.
         """
         target = as_path("path", path)
         header = {

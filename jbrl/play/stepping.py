@@ -370,8 +370,8 @@ class Stepping:
 
         Raises:
           JbrlError: `observe` was not called since the last action, an observation that the policy
-            does not know, or the agent can choose no action; `DivergedError`: its learning has
-            diverged.
+            does not know, the agent can choose no action, or a decision was interrupted before;
+            `DivergedError`: its learning has diverged.
         """
         seen = self._observation(observation, "observation")
         if self._life is None:
@@ -382,7 +382,12 @@ class Stepping:
                 "first"
             )
         else:
-            life, action = self._step(self._data, self._life, *self._inputs(self._outcome, seen))
+            inputs = self._inputs(self._outcome, seen)
+            try:
+                life, action = self._step(self._data, self._life, *inputs)
+            except Exception:  # of XLA, which has several kinds
+                self._check_state()
+                raise
         self._life, self._outcome = life, None
         self.decisions += 1
         if self.lifetimes is None:
@@ -497,8 +502,21 @@ class Stepping:
 
     # ---- the state, as arrays ----
 
+    def _check_state(self) -> None:
+        """Raise `JbrlError` if an interrupted decision has consumed the state."""
+        if any(leaf.is_deleted() for leaf in self._life or ()):
+            raise JbrlError(
+                f"decision {self.decisions + 1} was interrupted, and the state of the life is lost "
+                "with it: expected a new life, or one that was saved before"
+            )
+
     def arrays(self) -> dict[str, np.ndarray]:
-        """Return all that is needed to go on: the state, and the outcome that is not learned."""
+        """Return all that is needed to go on: the state, and the outcome that is not learned.
+
+        Raises:
+          JbrlError: a decision was interrupted.
+        """
+        self._check_state()
         state = {f"life/{i:04d}": np.array(v) for i, v in enumerate(self._life or ())}
         if self._outcome is not None:
             waiting = zip(OUTCOME, self._outcome, strict=True)

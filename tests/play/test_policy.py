@@ -361,6 +361,23 @@ def test_misuse_is_refused_in_a_sentence(policy, misuse, said):
         misuse(policy.start())
 
 
+def test_an_interrupted_decision_is_said(policy, tmp_path, monkeypatch):
+    life = policy.start()
+    life.act(0)
+    life.observe(1.0, 1)
+
+    def interrupted(*args, step=life._step):
+        step(*args)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(life, "_step", interrupted)
+        life.act(1)
+    for use in (lambda: life.act(1), lambda: life.save(tmp_path / "life")):
+        with pytest.raises(JbrlError, match=r"^decision 2 was interrupted, and the state .* saved"):
+            use()
+
+
 def test_more_lifetimes_than_memory_are_refused(policy):
     with pytest.raises(
         JbrlError, match=r"^lifetimes = 2,000,000,000: their states take .* at most"
