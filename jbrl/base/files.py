@@ -239,11 +239,23 @@ def read_object(path: Path, required: Sequence[str], optional: Sequence[str] = (
     """Read the JSON object in a file.
 
     Raises:
-      JbrlError: it cannot be read, is not JSON or no object, lacks a field or has one too many.
+      JbrlError: it cannot be read, is not JSON or no object, lacks a field or has one too many, or
+        twice.
     """
     text = read_text(path)
+
+    def fields(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        found = dict[str, Any]()
+        for name, value in pairs:
+            if name in found:
+                raise JbrlError(f"{path}: the field '{shown(name, str)}' is there twice")
+            found[name] = value
+        return found
+
     try:
-        data = json.loads(text)
+        data = json.loads(text, object_pairs_hook=fields)
+    except JbrlError:
+        raise
     except json.JSONDecodeError as error:
         place = f"line {error.lineno}, column {error.colno}"
         raise JbrlError(f"{path}: not valid JSON: {place}: {error.msg}") from None

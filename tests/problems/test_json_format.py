@@ -44,6 +44,12 @@ def test_a_missing_field_is_named(field, tmp_path):
         read(tmp_path, data)
 
 
+def test_a_field_that_is_there_twice_is_named(tmp_path):
+    text = json.dumps(SOUND).removesuffix("}") + ', "rewards": 5}'
+    with pytest.raises(JbrlError, match=r"mine\.json: the field 'rewards' is there twice"):
+        read(tmp_path, text)
+
+
 UNSOUND = [
     ("name", 3, "name = 3: expected a string"),
     ("n_states", 0, "n_states = 0: expected an integer from 1"),
