@@ -197,9 +197,10 @@ def _field(given: Any, protocol: Protocol, offline: float, online: float) -> lis
     names = [one.name for one in found]
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice or not names:
+        lack = f"none is given that can play '{protocol.test.short_name}', references apart"
         raise JbrlError(
-            f"candidates: {f'two are called {twice}' if twice else 'none is given'}: expected one "
-            "or more, each with a name of its own"
+            f"candidates: {f'two are called {twice}' if twice else lack}: expected one or more, "
+            "each with a name of its own"
         )
     return in_order(found, protocol)
 
