@@ -162,16 +162,17 @@ class Verdict:
                 low, high = interval(paired, -span, span, race.confidence)
                 times: Any = racer.times
                 self.looser.append(
-                    Looser(racer.name, times.cost, times.offline, greatest, low, high)
+                    Looser(racer.name, times.latency, times.offline, greatest, low, high)
                 )
 
     def _tighter(self) -> Iterator[tuple[float, str]]:
         """Yield the latencies from which on another candidate is best, the shortest first."""
         means, best = self._means(), -np.inf
-        for name in sorted(means, key=self._latency):
+        times: Any = {name: self.race.by_name[name].times for name in means}
+        for name in sorted(means, key=lambda name: times[name].latency):
             if means[name] > best + self.race.epsilon:
                 best = means[name]
-                yield self._latency(name), name
+                yield times[name].latency, name
 
     # ---- the Bayes-optimal value ----
 
@@ -262,7 +263,7 @@ class Verdict:
         if not self.score or not self.bracket or self.bracket[0] <= 0:
             return None
         (_, low, high), (lower, upper) = self.score[0], self.bracket
-        return low / upper, min(1.0, high / lower)
+        return min(1.0, low / upper), min(1.0, high / lower)
 
     def _standing(self, racer: Racer, leader: str | None) -> Standing:
         """Return the figures of a candidate, with those that take time to compute."""

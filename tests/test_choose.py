@@ -305,8 +305,8 @@ class Simulated(Racer):
     def learn(self, offline: float, online: float, until: float) -> None:
         self._take(self.off * self.candidate.compiling, np.inf, 1)
         self._take(self.off * self.candidate.searching, until, 20)
-        latency = 3e-3 if self.name == "over the limit" else 1e-4
-        self.times = Times(0.1, latency, latency, 5e-5, 1.0)
+        latency, median = (3e-3, 1e-3) if self.name == "over the limit" else (1e-4, 1e-4)
+        self.times = Times(0.1, latency, median, 5e-5, 1.0)
 
     def play(self, start: int, stop: int, until: float = np.inf) -> np.ndarray:
         n, began = stop - start, self._clock.spent
@@ -430,6 +430,7 @@ def test_what_an_answer_rests_on(upper, monkeypatch):
     assert looser.low < 27 < looser.high
     assert "At 3 ms per decision it would be over the limit, better by 27" in choice.sentence
     assert choice.bracket == (0.5, upper)
+    assert choice.share is not None and choice.share[0] <= choice.share[1] == 1
 
 
 @pytest.mark.parametrize(
