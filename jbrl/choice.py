@@ -126,7 +126,8 @@ class Choice:
         parts += [_at_looser_limits(self, one) for one in self.looser[:2]]
         if self.busy:
             parts.append(
-                f"Times were measured {self.busy}: decisions were judged by twice the median"
+                f"Times were measured {self.busy}: decisions were judged by twice the median, or "
+                "by the processor time of slow ones where that is more"
             )
         untried = sum(
             one.status in ("not tried", "out of time") and one.name != self.recommended

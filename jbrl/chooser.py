@@ -289,7 +289,8 @@ class Chooser:
 
     def _over(self, racer: Racer) -> str:
         """Return which limit a candidate breaks, in words; "": none. On a busy machine, where the
-        slowest decisions wait for other programs, twice the median counts where that is less.
+        slowest decisions wait for other programs, the processor seconds of these count, twice the
+        median at least, where that is less.
         """
         times: Any = racer.times
         decision = times.latency

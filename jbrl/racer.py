@@ -163,11 +163,14 @@ class Times:
     median: float
     empty: float  # of a call that does nothing
     compiling: float
+    processor: float = 0.0  # 99th percentile of processor seconds; 0: not measured
 
     @property
     def cost(self) -> float:
-        """Seconds of a decision, the few left out that have waited for other programs."""
-        return min(self.latency, 2 * self.median)
+        """Seconds of a decision, waiting for other programs left out: some decisions take longer
+        than most, such as those that plan anew.
+        """
+        return min(self.latency, max(2 * self.median, self.processor))
 
 
 class Racer:
@@ -226,6 +229,7 @@ class Racer:
         self.times = Times(
             *(run.offline_seconds, latency.p99, latency.median, latency.empty),
             run.compile_seconds + latency.compile_seconds,
+            latency.processor_p99,
         )
         self._kept.put(f"{self.unit.id}-times", dataclasses.asdict(self.times))
 
@@ -236,7 +240,8 @@ class Racer:
         if times is None or found.decisions == FEW_DECISIONS:
             self._measured = before
             return
-        self.times = dataclasses.replace(times, latency=found.p99, median=found.median)
+        now = {"latency": found.p99, "median": found.median, "processor": found.processor_p99}
+        self.times = dataclasses.replace(times, **now)
         self._kept.put(f"{self.unit.id}-times", dataclasses.asdict(self.times))
 
     def _latency(self, limit: float, until: float, decisions: int = DECISIONS) -> Latency:

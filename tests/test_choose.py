@@ -357,6 +357,17 @@ def test_decisions_that_were_slow_by_chance_are_measured_again(median, p99, spen
     assert found.p99 == kept and found.compile_seconds == 1
 
 
+def test_decisions_that_plan_anew_count_on_a_busy_machine(monkeypatch):
+    """One decision in five takes 200 us of the processor, some wait for 5 ms in addition."""
+    monkeypatch.setattr(import_module("jbrl.chooser"), "present_busy_text", lambda: "busy")
+    slow, quick = (Times(0.0, 5e-3, 2e-5, 5e-6, 1.0, seconds) for seconds in (2e-4, 3e-5))
+    assert (slow.cost, quick.cost) == (2e-4, 4e-5)
+    for limit, times, stays in ((1e-4, slow, False), (1e-4, quick, True), (1e-3, slow, True)):
+        race: Any = SimpleNamespace(limits=(1.0, limit), busy="")
+        assert bool(Chooser._over(race, SimpleNamespace(times=times))) != stays
+        assert race.busy == "busy" * stays
+
+
 @pytest.mark.parametrize("name", ["GC", "Catch", "CartPole"])
 def test_a_choice_ends_within_its_budget(name, monkeypatch):
     """Estimates are off by up to six times, on a machine that is quick, slow or busy."""

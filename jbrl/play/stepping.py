@@ -147,9 +147,18 @@ class Latency:
     lifetimes: int  # played at once
     empty: float  # median of a compiled call that does nothing, measured beside it
     compile_seconds: float = 0.0
+    # as `p99`, of processor seconds of the calling thread, which others keep waiting but not
+    # working; 0: not measured
+    processor_p99: float = 0.0
 
     @classmethod
-    def of(cls, seconds: Sequence[float], lifetimes: int = 1, compiling: float = 0.0) -> "Latency":
+    def of(
+        cls,
+        seconds: Sequence[float],
+        lifetimes: int = 1,
+        compiling: float = 0.0,
+        processor: Sequence[float] = (0.0,),
+    ) -> "Latency":
         """Return the latency by decisions that took `seconds` each."""
         return cls(
             median=float(np.median(seconds)),
@@ -158,6 +167,7 @@ class Latency:
             lifetimes=lifetimes,
             empty=_empty_call(),
             compile_seconds=compiling,
+            processor_p99=float(np.percentile(processor, 99, method="higher")),
         )
 
     def columns(self) -> dict[str, float]:
@@ -588,17 +598,19 @@ def measure(player: Player, prior: Prior, decisions: int, lifetimes: int | None 
         check_count("lifetimes", lifetimes)
     key = jax.random.key(0)
     step = _still(player, lifetimes) if isinstance(prior, HostPrior) else _drawn(prior, lifetimes)
-    stepping, seconds = Stepping(player, key, lifetimes=lifetimes), []
+    stepping, seconds, processor = Stepping(player, key, lifetimes=lifetimes), [], []
     seen, _ = step(None, 0)
     for number in range(decisions + WARM):
-        started = time.perf_counter()
+        began, started = time.thread_time(), time.perf_counter()
         action = stepping.act(seen)
-        acted = since(started)
+        acted, worked = since(started), time.thread_time() - began
         seen, outcome = step(action, number)
-        started = time.perf_counter()
+        began, started = time.thread_time(), time.perf_counter()
         stepping.observe(*outcome)
         seconds.append(acted + since(started))
-    return Latency.of(seconds[WARM:], lifetimes or 1, stepping.compile_seconds)
+        processor.append(worked + time.thread_time() - began)
+    compiling = stepping.compile_seconds
+    return Latency.of(seconds[WARM:], lifetimes or 1, compiling, processor[WARM:])
 
 
 def _still(player: Player, lifetimes: int | None) -> Callable[..., Any]:

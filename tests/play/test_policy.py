@@ -7,6 +7,7 @@ import hashlib
 import json
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -359,6 +360,14 @@ MISUSE = [
 def test_misuse_is_refused_in_a_sentence(policy, misuse, said):
     with pytest.raises(JbrlError, match=said):
         misuse(policy.start())
+
+
+def test_processor_seconds_of_decisions_leave_waiting_out(policy, monkeypatch):
+    started, waits = time.thread_time(), lambda *_: time.sleep(0.01)
+    monkeypatch.setattr(stepping.Stepping, "_observation", lambda _, given, name: waits() or given)
+    found = policy.latency(20)
+    assert 0 < found.processor_p99 < time.thread_time() - started
+    assert found.processor_p99 < found.median > 0.02
 
 
 def test_an_interrupted_decision_is_said(policy, tmp_path, monkeypatch):
