@@ -529,6 +529,8 @@ def test_help_names_no_types_and_explains_every_option(words: list[str]) -> None
     for option, meaning, _ in re.findall(r"^\| `(.*)` \| (.*) \| (.*) \|$", section, re.MULTILINE):
         assert meaning, option
         assert not option.startswith("-") or re.split("[ ,]", option)[0] in text
+    for other, option in re.findall(r"'jbrl ([a-z]+) (--[a-z-]+)'", section):
+        assert re.search(rf"{option}\b(?!-)", call(other, "--help").stdout), option
 
 
 def test_help_of_numbers_says_what_is_accepted() -> None:

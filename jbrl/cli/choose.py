@@ -292,8 +292,8 @@ def policy(
 
     Args:
       folder: Results of a study, or an archive of them.
-      unit: Its label, as 'jbrl run --list' shows it; a regular expression that matches it alone; or
-        the beginning of its id.
+      unit: Its label, as 'jbrl run --dry-run' shows it; a regular expression that matches it alone;
+        or the beginning of its id.
       to (FOLDER): New folder of the policy (default: OUT/policies/ID).
 
     Examples:
