@@ -41,7 +41,7 @@ from jbrl.problems.problem import DirichletProblem, Problem
 from jbrl.rollout.contract import Agent
 from jbrl.study.storage import files
 
-VERSION = 10  # of what pieces mean
+VERSION = 11  # of what pieces mean
 EXACT = "nothing"  # what an exact end rests on besides the seed
 CERTIFYING = {EXACT, RANGE, MOMENT}
 ROUNDING = 1e-12  # relative, of values that are equal
@@ -266,10 +266,12 @@ class _Work:
         check_model(self.model, problem.short_name)
         # Symmetric states are not merged: see `LookAhead.margin`.
         self.layers = self.above_least = Layers(self.model, merge_states=False)
-        # In single precision, what all rewards have in common would take the digits of the rest.
-        least = self.model.least_reward
-        if least:
-            rewards: Any = np.asarray(problem.mdps.rewards, np.float64) - least
+        # In single precision, what all rewards have in common would take the digits of the rest,
+        # and squares of very small or large ones would be 0 or infinite.
+        least, size = self.model.least_reward, self.model.reward_range
+        self.unit = 1.0 if 2**-20 <= size <= 2**20 else math.ldexp(1.0, math.frexp(size)[1])
+        if least or self.unit != 1:
+            rewards: Any = (np.asarray(problem.mdps.rewards, np.float64) - least) / self.unit
             mdps = dataclasses.replace(problem.mdps, rewards=rewards)
             self.above_least = Layers(make_model(mdps), merge_states=False)
         self.common = least * sum(self.discount**t for t in range(self.horizon))
@@ -292,11 +294,12 @@ class _Work:
     def _made(
         self, way: Way, n_mdps: int, number: int, seed: np.random.SeedSequence, prefix: str = ""
     ) -> dict[str, Any]:
-        """Return a replication, the one that is kept or else a new one."""
+        """Return a replication, the one that is kept or else a new one: of rewards above the least,
+        in `unit`.
+        """
 
         def make() -> dict[str, float]:
-            one = dataclasses.asdict(way.replication(n_mdps, seed))
-            return one | {name: one[name] + self.common for name in ("value", "clairvoyant")}
+            return dataclasses.asdict(way.replication(n_mdps, seed))
 
         return self.pieces.get(f"{prefix}{way.name}-{n_mdps}-{number}", make)
 
@@ -404,9 +407,10 @@ class _Work:
             made.append(self._made(way, n_mdps, number, seed))
             self.progress(step, number + 1, REPLICATIONS)
         replications = [_replication(piece) for piece in made]
-        samples = np.array([one.value for one in replications])
-        shown_value = float(np.mean([one.clairvoyant for one in replications]))
-        value = float(samples.mean() + way.margin(replications, n_mdps))
+        numbers = np.array([(one.value, one.clairvoyant) for one in replications])
+        samples, shown = (numbers * self.unit + self.common).T
+        shown_value = float(shown.mean())
+        value = float(samples.mean() + self.unit * way.margin(replications, n_mdps))
         if not (math.isfinite(value) and value <= ceiling.value):
             return self._repeating(ceiling), shown_value
         found = End(
