@@ -301,7 +301,9 @@ class _Work:
         def make() -> dict[str, float]:
             return dataclasses.asdict(way.replication(n_mdps, seed))
 
-        return self.pieces.get(f"{prefix}{way.name}-{n_mdps}-{number}", make)
+        # on which the control function depends, and how far it is shifted
+        first_run = self.plan.shallow
+        return self.pieces.get(f"{prefix}{way.name}-{first_run}-{n_mdps}-{number}", make)
 
     def known(self) -> tuple[End, End] | None:
         """Return the ends that Gittins indices give, where the problem is a bandit and little

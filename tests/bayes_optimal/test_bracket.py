@@ -75,6 +75,20 @@ def test_a_bracket_contains_the_value_and_resumes(tmp_path, monkeypatch):
     assert again.lower_end.seconds > sum(piece["seconds"] for piece in took)  # of the floor, too
 
 
+def test_estimates_by_the_control_of_another_first_run_are_not_taken(tmp_path):
+    """With a budget the control is fitted where first runs end, not where the look-ahead does."""
+    two, made = problem(PRIORS["unlike"]), []
+    for folder, shallow in ((None, 2), (tmp_path, 0), (tmp_path, 2)):
+        work = bracket._Work(two, 0.9, 6, 0, print)
+        work.keep_in(folder)
+        plan = make_plan(work.layers, "two", 6, 2, None, 2**32, 1)
+        work.plan = dataclasses.replace(plan, shallow=shallow)
+        ahead = bracket.LookAhead(work.layers, 0.9, 6, shallow, 1)
+        way = bracket.Ways(ahead, plan, work.seeds("control", 1)[0]).shown(2)
+        made.append(bracket._replication(work._made(way, 64, 0, work.seeds("upper", 1)[0])))
+    assert made[0] == made[2] != made[1]
+
+
 ABSORBING = ([[[1, 1], [1, 1]], [[0, 1], [0, 1]]], [[[0, 1], [0, 2]], [[0, 0], [0, 0]]])
 
 
