@@ -12,7 +12,6 @@ import io
 import sys
 from typing import Any, Protocol, runtime_checkable
 
-import matplotlib as mpl
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
@@ -24,11 +23,11 @@ from jbrl.report import figures
 from jbrl.report.axes import (
     COLOURS,
     HATCH,
-    LOOK,
     WIDTH,
     Drawing,
     Style,
     duration_ticks,
+    in_look,
     interval,
     rows_panel,
     styles,
@@ -111,7 +110,7 @@ def winners(results: HasSections, experiment: str | None = None) -> Axes:
     section, looks = _section(results, experiment)
     if section.timed.empty:
         raise JbrlError(f"experiment '{section.name}': no agent has known times")
-    with mpl.rc_context(LOOK):
+    with in_look():
         return _adopted(_winners(winners_by_bound(section.contest), looks)).axes[0]
 
 
@@ -131,7 +130,7 @@ def returns(played: Any, *, bins: int = 30) -> Axes:
         raise JbrlError(f"played = {shown(played)}: expected what jbrl.play returns")
     sample = np.asarray(played.returns, np.float64)
     sample = sample[~np.isnan(sample)]
-    with mpl.rc_context(LOOK):
+    with in_look():
         figure = Figure(figsize=(WIDTH, 2.6), layout="constrained")
         axes = figure.subplots()
         axes.hist(sample, bins=bins, color=COLOURS[0])
@@ -143,7 +142,7 @@ def returns(played: Any, *, bins: int = 30) -> Axes:
 def svg(section: Section) -> str:
     """Return the figure of `scores` of one experiment as SVG, for a page."""
     text = io.StringIO()
-    with mpl.rc_context(LOOK):
+    with in_look():
         _scores(section, _looks([section])).savefig(text, format="svg", metadata={"Date": None})
     content = text.getvalue()
     return content[content.index("<svg") :]
@@ -181,7 +180,7 @@ def _scores(section: Section, looks: dict[str, Style], *, everyone: bool = False
     rows = section.done if everyone else pd.concat([section.oracles, section.champions])
     if rows.empty:
         raise JbrlError(f"experiment '{section.name}': nothing has a score yet")
-    with mpl.rc_context(LOOK):
+    with in_look():
         drawing, axes = rows_panel(rows["label"])
         for y, (index, row) in enumerate(rows.iterrows()):
             style, mean, half = looks[row["algorithm"]], row["mean"], row["ci95"]

@@ -173,7 +173,8 @@ def test_a_probability_of_improvement_has_its_interval():
 
 def test_names_cannot_break_the_page_or_the_tables(tmp_path):
     odd = mini().replace(
-        {"A0": "<script>&_%", "A1": "a\\b", "A2": '[x|y] − "z"', "E0": "one_two", "E1": "one two"}
+        {"A0": "<script>&_%", "A1": "a\\b 日本", "A2": '[x|y] − "z"'}
+        | {"E0": "one_two", "E1": "one two"}
     )
     path = tmp_path / "odd.csv"
     odd.to_csv(path, index=False)

@@ -10,7 +10,9 @@ import dataclasses
 import functools
 import math
 import textwrap
-from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
+import warnings
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from itertools import pairwise
 from typing import Any, ParamSpec, TypeVar
 
@@ -74,6 +76,14 @@ LOOK: Any = {
 }
 
 
+@contextmanager
+def in_look(**more: Any) -> Iterator[None]:
+    """Draw in the look of all figures; letters that the font lacks are no reason for a warning."""
+    with mpl.rc_context(LOOK | more), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Glyph .* missing", UserWarning)
+        yield
+
+
 Given = ParamSpec("Given")
 Drawn = TypeVar("Drawn")
 
@@ -83,7 +93,7 @@ def drawn(function: Callable[Given, Drawn]) -> Callable[Given, Drawn]:
 
     @functools.wraps(function)
     def draw(*args: Given.args, **options: Given.kwargs) -> Drawn:
-        with mpl.rc_context(LOOK):
+        with in_look():
             return function(*args, **options)
 
     return draw

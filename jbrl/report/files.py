@@ -1,16 +1,14 @@
 """Pages with their figures in one form."""
 
-import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal
 
-import matplotlib as mpl
 import pandas as pd
 from matplotlib.figure import Figure
 
 from jbrl.report import html, latex, markdown
-from jbrl.report.axes import LOOK
+from jbrl.report.axes import in_look
 from jbrl.report.content import Document
 
 Form = Literal["html", "latex", "markdown"]
@@ -58,6 +56,5 @@ def save(figure: Figure, path: Path) -> None:
         path.write_text(html.alone(figure), encoding="utf-8")
         return
     keys = ("Software",) if path.suffix == ".png" else ("CreationDate", "Creator", "Producer")
-    with mpl.rc_context(LOOK | {"pdf.fonttype": 42}), warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "Glyph .* missing", UserWarning)
+    with in_look(**{"pdf.fonttype": 42}):
         figure.savefig(path, dpi=DPI, facecolor="white", metadata=dict.fromkeys(keys))

@@ -11,12 +11,11 @@ from html import escape
 from itertools import groupby
 from urllib.parse import quote
 
-import matplotlib as mpl
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 from matplotlib.figure import Figure
 
-from jbrl.report.axes import LOOK, variable
+from jbrl.report.axes import in_look, variable
 from jbrl.report.content import Block, Cell, Chapter, Document, Heading, Plot, Sentence
 
 _STYLE = r' style="([^"]*)"'
@@ -110,7 +109,7 @@ def alone(figure: Figure) -> str:
 def _drawn(figure: Figure, *, transparent: bool) -> str:
     buffer = io.StringIO()
     nothing = dict.fromkeys(("Date", "Creator", "Format", "Type"))  # same figure, same bytes
-    with mpl.rc_context(LOOK):
+    with in_look():
         figure.savefig(buffer, format="svg", transparent=transparent, metadata=nothing)
     return buffer.getvalue()
 
