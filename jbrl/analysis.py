@@ -19,7 +19,7 @@ from jbrl.stats.evaluation.ranking import Evaluation
 from jbrl.stats.evaluation.ranking import evaluate as evaluate_samples
 from jbrl.stats.evaluation.samples import Effort, Samples, check_effort, effort, samples_of
 from jbrl.stats.score_files import check_trials, read_companion, read_score_table
-from jbrl.stats.score_table import SCORE_TABLE, check_score_table, restrict, together
+from jbrl.stats.score_table import LABELS, SCORE_TABLE, alike, check_score_table, restrict, together
 from jbrl.stats.table import agent_names, check_columns, oracles_of
 
 if TYPE_CHECKING:  # subsets need JAX, evaluations mostly do not
@@ -136,6 +136,9 @@ def samples_from(
             "that does not see the environment itself"
         )
     rows = restrict(every, algorithms=options.algorithms, environments=options.environments)
+    for column in LABELS:
+        for sentence in alike(rows[column].unique()):
+            warnings.warn(f"{column}s {sentence}", JbrlWarning, stacklevel=2)
     bounds, identical = None, []
     if options.bounds is not None:
         given = read_companion(options.bounds, ["environment"], ["low", "high"])

@@ -287,8 +287,12 @@ def _check_columns(present: Iterable[Any], wanted: Iterable[str], path: Path) ->
     names = [str(name) for name in present]
     for name in wanted:
         if name not in names:
-            if len(names) == 1 and ";" in names[0]:
-                raise JbrlError(f"{path}: its columns are separated by ';': expected commas")
+            separator = next((s for s in ";\t|" if len(names) == 1 and s in names[0]), None)
+            if separator:
+                raise JbrlError(
+                    f"{path}: its columns are separated by {separator!r}: expected commas, or "
+                    "tabs in a file .tsv"
+                )
             raise JbrlError(
                 f"{path}: no column '{name}': map another one to it{_option(name)}, or rename "
                 f"it{nearest(name, names)}"

@@ -12,7 +12,8 @@ from jbrl.base.errors import JbrlError, nearest, shown
 
 SCORE_TABLE = ("algorithm", "environment", "score")
 LABELS = ("algorithm", "environment")
-TRIAL = ("unit", "seed", "parameters")  # columns that distinguish trials of one cell, where present
+# columns that distinguish trials of one cell, where present
+TRIAL = ("unit", "seed", "run", "trial", "parameters")
 MISSING = frozenset({"", "nan", "na", "null", "none", "-"})  # texts that mean a missing score
 Columns = Mapping[str, str | Sequence[str]]
 
@@ -143,7 +144,7 @@ def together(tables: Sequence[tuple[str, pd.DataFrame]]) -> pd.DataFrame:
       tables: names of files or folders, and their tables, with the columns of `TRIAL` if known.
 
     Raises:
-      JbrlError: a trial (algorithm, environment, unit, seed, parameters) occurs twice in tables
+      JbrlError: a trial (algorithm, environment, columns of `TRIAL`) occurs twice in tables
         that have a column `unit`; a seed of an algorithm on an environment occurs in two tables,
         and at most once in each; or two tables are the same, row by row.
     """
@@ -176,6 +177,17 @@ def together(tables: Sequence[tuple[str, pd.DataFrame]]) -> pd.DataFrame:
                     f"{name}: has the same rows as {before}: expected each trial once; give it once"
                 )
     return whole[list(SCORE_TABLE)]
+
+
+def alike(names: Iterable[str]) -> list[str]:
+    """Return a sentence for each name that differs from an earlier one only in blanks or case."""
+    first: dict[str, str] = {}
+    pairs = [(first.setdefault(" ".join(n.split()).casefold(), n), n) for n in names]
+    return [
+        f"{shown(one)} and {shown(other)} differ only in blanks or in upper and lower case"
+        for one, other in pairs
+        if one != other
+    ]
 
 
 def standard(

@@ -95,6 +95,7 @@ def test_decimals_are_read_exactly(tmp_path):
         ("algorithm,x,y,x\nA,1,2,3\n", "2 columns are called 'x'"),  # of a wide table
         (",algorithm,x\n0,A,1\n", "a column has no name: expected that of an environment"),
         ("algorithm;environment;score\nA;x;1\n", "separated by ';': expected commas"),
+        ("algorithm\tenvironment\tscore\nA\tx\t1\n", r"separated by '\t': expected commas"),
         (HEAD + "A,x,1\x00\n", r"score = '1\x00': expected"),
         (HEAD + f"{'A' * 999},x,{'1' * 999}x\n", f"(algorithm {'A' * 79}…, … = '{'1' * 78}…:"),
     ],

@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 
 from jbrl.base.errors import JbrlError, check_choice, nearest
+from jbrl.stats.score_table import alike
 from jbrl.stats.subset.transform import Normalise, Pair, Scale, Transform, scale_of, transform_of
 
 Summary = Callable[[np.ndarray], float]
@@ -341,13 +342,7 @@ def _check(prepared: Prepared) -> None:
 
 def _doubts(prepared: Prepared) -> list[str]:
     """Return warnings for the user: names, copies, columns without spread."""
-    notes = []
-    folded: dict[str, str] = {}
-    for name in (*prepared.algorithms, *prepared.environments):
-        key = " ".join(name.split()).casefold()
-        other = folded.setdefault(key, name)
-        if other != name:
-            notes.append(f"'{other}' and '{name}' differ only in blanks or in upper and lower case")
+    notes = [*alike(prepared.algorithms), *alike(prepared.environments)]
     z = prepared.normalised
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)  # columns without any score
