@@ -11,6 +11,7 @@ import pytest
 from typer.testing import Result
 
 import jbrl
+from jbrl.base.errors import JbrlWarning
 from jbrl.report import content as doc
 from jbrl.report.axes import labels_of, styles
 from jbrl.report.evaluation import _improvement, curves, weights
@@ -307,6 +308,32 @@ def test_one_environment_and_one_sample_are_enough_for_pbp(tmp_path):
     assert np.isfinite([row[end] for row in rows for end in ("lower", "upper")]).all()
 
 
+def test_one_sample_has_no_interval_by_resampling(tmp_path):
+    """Drawn again and again, it would have one of no width."""
+    path = tmp_path / "few.csv"
+    path.write_text(HEAD + "A,x,1\nA,x,3\nB,x,2\nC,x,3\nC,x,0\nA,y,0\nA,y,1\nB,y,1\nC,y,0\nC,y,1\n")
+    tables = tables_of(path, "--metrics", "--html", "--out", tmp_path)
+    for row in (*tables["metrics"], *tables["profiles"], *tables["improvement"]):
+        single = "B" in (row["algorithm"], row.get("other"))
+        assert single == (row["lower"] is None) == (row["upper"] is None), row
+        assert single or row["lower"] <= row["value"] <= row["upper"]
+    found = {(row["metric"], row["algorithm"]): row for row in tables["metrics"]}
+    assert found["mean", "B"]["value"] == (2 / 3 + 1) / 2 == found["iqm", "B"]["value"]
+    pairs = {(row["algorithm"], row["other"]): row for row in tables["improvement"]}
+    assert pairs["A", "C"]["value"] == (2.5 / 4 + 2 / 4) / 2
+    cells = Page((tmp_path / "index.html").read_text()).cells
+    assert "0.833" in cells and any(cell.startswith("0.583 (") for cell in cells)
+    assert not any("nan" in cell for cell in cells)
+    lines = call(path, "--quiet").stdout.splitlines()
+    assert lines[0].endswith("by resampling (none where a cell has one score):")
+    assert next(line for line in lines if line.startswith("B")).split() == ["B", "0.833", "0.833"]
+    path.write_text(path.read_text() + "B,x,1\nB,y,1\n")
+    assert "(too narrow: 2 scores in a cell are few)" in call(path, "--quiet").stdout
+    path.write_text(HEAD + "A,x,1\nB,x,2\nA,x,3\n")
+    refused = call(path, "--method", "bootstrap", "--table", "weights")
+    terminal.refused(refused, "bootstrap: algorithm 'B' has one sample on environment 'x'")
+
+
 def test_the_same_file_twice_is_refused(table):
     done = call(table, table)
     assert done.exit_code == 2 and "has the same rows as" in done.stderr
@@ -315,10 +342,21 @@ def test_the_same_file_twice_is_refused(table):
 def test_a_wide_table_is_evaluated_like_the_long_one(tmp_path):
     long, wide = tmp_path / "long.csv", tmp_path / "wide.csv"
     long.write_text(HEAD + "A,x,1\nB,x,2\nA,y,3\nB,y,5\nA,x,2\nB,x,4\nA,y,0\nB,y,9\n")
-    wide.write_text("algorithm,seed,x,y\nA,0,1,3\nB,0,2,5\nA,1,2,0\nB,1,4,9\n")
+    wide.write_text("algorithm,run,x,seed,y\nA,1,1,0,3\nB,1,2,0,5\nA,2,2,0,0\nB,2,4,0,9\n")
     assert tables_of(wide) == tables_of(long)
     refused = call(wide, "--score-column", "return")
     assert refused.exit_code == 2 and "no column 'environment'" in refused.stderr
+
+
+def test_names_that_look_the_same_are_doubted(tmp_path):
+    path = tmp_path / "blanks.csv"
+    path.write_text(HEAD + "A,x,1\nA ,x,2\nA,Y,3\nA ,Y,4\nA,y,3\nA ,y,4\n")
+    with pytest.warns(JbrlWarning) as told:
+        assert jbrl.evaluate(path).samples.shape == (2, 3)
+    assert [str(one.message) for one in told] == [
+        "algorithms 'A' and 'A ' differ only in blanks or in upper and lower case",
+        "environments 'Y' and 'y' differ only in blanks or in upper and lower case",
+    ]
 
 
 def test_identical_algorithms_share_every_rank(tmp_path):
@@ -341,6 +379,10 @@ def test_notes_say_what_bounds_leave_open_unless_told_not_to(tmp_path):
     assert call(path, "--format", "json", "--quiet").stderr == ""
     refused = call(path, "--minutes", "0")
     assert refused.exit_code == 2 and "pbp: 2 algorithms on 1 environments take" in refused.stderr
+    path.write_text(path.read_text() + "A,y,5\nB,y,5\n")
+    done = call(path)
+    assert "note: no overview: all scores of environment 'y' are the same: give" in done.stderr
+    assert "iqm" not in done.stdout and "iqm" in call(path, "--environments", "x").stdout
 
 
 @pytest.mark.slow

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from jbrl.stats.two_studies import Comparison
 
 LONG = 10  # seconds from which on a method's time is printed beforehand
+ENOUGH = 10  # scores in each cell, with which intervals by resampling are about as wide as they say
 
 
 def evaluate(
@@ -63,8 +64,14 @@ def evaluate(
     from jbrl import analysis
 
     samples = analysis.samples_from(tables, options)
-    scaled = bool((samples.bounds[:, 0] < samples.bounds[:, 1]).all())
-    first = format == "table" and table == "aggregate" and scaled
+    first = format == "table" and table == "aggregate"
+    flat = samples.bounds[:, 0] == samples.bounds[:, 1]
+    if first and flat.any():
+        first = False
+        if not quiet:
+            name = samples.environments[int(flat.argmax())]
+            text = f"no overview: all scores of environment '{name}' are the same"
+            complain(f"{text}: give --bounds, or leave it out with --environments", "note")
     try:
         costs = analysis.costs(samples, options)
     except JbrlError:
@@ -93,7 +100,8 @@ def evaluate(
             if path.suffix in (".html", ".tex"):
                 typer.echo(path, err=True)
     if format == "json":
-        more = {name: rows.to_dict("records") for name, rows in extras.items()}
+        known = {name: rows.astype(object) for name, rows in extras.items()}
+        more = {n: rows.where(rows.notna(), None).to_dict("records") for n, rows in known.items()}
         typer.echo(json.dumps(evaluation.record() | more, indent=1))
     else:
         if first:
@@ -116,15 +124,28 @@ def _print_overview(samples: "Samples", options: EvaluateOptions) -> None:
     rows: dict[str, list[str]] = {"algorithm": known["algorithm"].to_list()}
     for name in ("iqm", "mean"):
         ends = zip(known[name], known[f"{name}_lower"], known[f"{name}_upper"], strict=True)
-        rows[name] = [f"{value:.3f} ({low:.3f} to {high:.3f})" for value, low, high in ends]
+        rows[name] = [
+            f"{value:.3f}" + ("" if math.isnan(low) else f" ({low:.3f} to {high:.3f})")
+            for value, low, high in ends
+        ]
     rows[f"above {known['algorithm'][0]}"] = [
         "" if math.isnan(share) else f"{100 * share:.0f}%" for share in known["above_first"]
     ]
     typer.echo(
         f"Scores from 0 to 1 between the bounds of their environment; each interval {level} by "
-        "itself, by resampling:"
+        f"itself, by resampling{_doubt(samples)}:"
     )
     print_table(pd.DataFrame(rows), "table")
+
+
+def _doubt(samples: "Samples") -> str:
+    """Return what is wrong with resampling few scores."""
+    fewest = int(samples.totals.min())
+    if fewest >= ENOUGH:
+        return ""
+    if fewest > 1:
+        return f" (too narrow: {fewest} scores in a cell are few)"
+    return " (none where a cell has one score)"
 
 
 def _print_heading(options: EvaluateOptions) -> None:

@@ -422,7 +422,8 @@ def _metrics_table(metrics: pd.DataFrame, order: list[str]) -> doc.Table:
         cells = [doc.Cell(algorithm, algorithm=algorithm)]
         for name in names:
             value, low, high = values.loc[(algorithm, name), ["value", "lower", "upper"]]
-            cells.append(doc.Cell(f"{value:.3f} ({low:.3f}, {high:.3f})", value))
+            ends = "" if np.isnan(low) else f" ({low:.3f}, {high:.3f})"
+            cells.append(doc.Cell(f"{value:.3f}{ends}", value))
         rows.append(cells)
     columns = ("Algorithm", *(doc.Column(title, "number") for title in titles))
     return doc.table("metrics", "Metrics with their intervals", columns, rows, sortable=True)
@@ -432,7 +433,8 @@ def _improvement(pairs: pd.DataFrame, algorithm: str, other: str) -> doc.Cell:
     if algorithm == other:
         return doc.Cell(ABSENT, standing="none")
     row = pairs.loc[(algorithm, other)]
-    return doc.Cell(f"{row['value']:.2f}", hint=f"{row['lower']:.3f} to {row['upper']:.3f}")
+    ends = "" if np.isnan(row["lower"]) else f"{row['lower']:.3f} to {row['upper']:.3f}"
+    return doc.Cell(f"{row['value']:.2f}", hint=ends)
 
 
 def _environment(evaluation: Evaluation, j: int, looks: Styles) -> doc.Chapter:

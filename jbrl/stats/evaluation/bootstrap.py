@@ -32,7 +32,7 @@ from jax.sharding import Mesh, PartitionSpec
 from jbrl.base.errors import check_choice, check_count
 from jbrl.base.pytree import record
 from jbrl.stats.evaluation.game import EQUAL, TIE, Equilibrium, equilibrium
-from jbrl.stats.evaluation.propagation import check_delta
+from jbrl.stats.evaluation.propagation import check_delta, check_two
 from jbrl.stats.evaluation.samples import Samples, frequencies, payoffs
 from jbrl.stats.paired_bootstrap import bca_levels
 
@@ -66,12 +66,13 @@ def bootstrap(
 
     Raises:
       JbrlError: delta is not in (0, 0.5], `resamples` not an integer from 1, `seed` not one from 0,
-        or `interval` neither name.
+        `interval` neither name, or a cell has one sample only.
     """
     check_delta(delta)
     check_count("resamples", resamples, 2**32 - 1)
     check_count("seed", seed, 2**32 - 1, low=0)
     check_choice("interval", interval, ("percentile", "bca"))
+    check_two(samples, "bootstrap")
     scores = resampled_scores(samples, resamples, seed, progress)
     n, m = samples.shape
     tail = delta / (n * m) / 2

@@ -3,7 +3,8 @@ probability of improvement.
 
 Scores are put on a common scale first: 0 at the lower, 1 at the upper bound of their environment.
 All environments weigh the same, for any number of samples. Intervals are percentile bootstraps,
-samples being resampled within each environment.
+samples being resampled within each environment. An algorithm with one sample in a cell has no
+interval, NaN: to resample one tells nothing.
 
 Source: Agarwal, Schwarzer, Castro, Courville, Bellemare (2021), Deep Reinforcement Learning at the
 Edge of the Statistical Precipice, NeurIPS, with the definitions of their library rliable.
@@ -56,7 +57,7 @@ def metrics(
         point = cell.metrics(*cell.observed)
         spread = [cell.metrics(*drawn) for drawn in cell.resampled(resamples, seed)]
         for name, rows in tables.items():
-            ends = _ends(np.concatenate([s[name] for s in spread]), delta)
+            ends = _ends([s[name] for s in spread], delta)
             rows.append((name, algorithm, point[name][0], *ends))
     every = [row for rows in tables.values() for row in rows]
     return pd.DataFrame(every, columns=["metric", "algorithm", "value", "lower", "upper"])
@@ -114,7 +115,7 @@ def performance_profiles(
         cell = _Sorted(samples, i)
         value = cell.profile(cell.observed[0], places)[0]
         drawn = [cell.profile(weights, places) for weights, _ in cell.resampled(resamples, seed)]
-        lower, upper = _ends(np.concatenate(drawn), delta)
+        lower, upper = _ends(drawn, delta, places.shape)
         columns = {"algorithm": algorithm, "threshold": places, "value": value}
         parts.append(pd.DataFrame(columns | {"lower": lower, "upper": upper}))
     return pd.concat(parts, ignore_index=True)
@@ -136,10 +137,12 @@ def probability_of_improvement(
 
     check_delta(delta)
     value = _improvement(payoffs(samples)[None])[0]
-    spread = np.concatenate([_improvement(z) for z in resampled_payoffs(samples, resamples, seed)])
-    lower, upper = _ends(spread, delta)
+    spread = [_improvement(z) for z in resampled_payoffs(samples, resamples, seed)]
+    ends = _ends(spread, delta)
+    single = samples.totals.min(axis=1) < 2
+    ends[:, single] = ends[:, :, single] = np.nan
     rows = [
-        (one, other, value[i, k], lower[i, k], upper[i, k])
+        (one, other, value[i, k], *ends[:, i, k])
         for i, one in enumerate(samples.algorithms)
         for k, other in enumerate(samples.algorithms)
         if i != k
@@ -147,9 +150,13 @@ def probability_of_improvement(
     return pd.DataFrame(rows, columns=["algorithm", "other", "value", "lower", "upper"])
 
 
-def _ends(drawn: np.ndarray, delta: float) -> np.ndarray:
-    """Return both ends [2, ...] of the percentile interval of resampled values [R, ...]."""
-    return np.quantile(drawn, [delta / 2, 1 - delta / 2], axis=0)
+def _ends(drawn: list[np.ndarray], delta: float, shape: tuple[int, ...] = ()) -> np.ndarray:
+    """Return both ends [2, *shape] of the percentile interval of resampled values, given in parts
+    [R, *shape]; NaN where there are none.
+    """
+    if not drawn:
+        return np.full((2, *shape), np.nan)
+    return np.quantile(np.concatenate(drawn), [delta / 2, 1 - delta / 2], axis=0)
 
 
 def _cells(samples: Samples, algorithm: int) -> list[np.ndarray]:
@@ -165,8 +172,8 @@ def _scaled(samples: Samples, environment: int) -> np.ndarray:
     low, high = samples.bounds[environment]
     if not high > low:
         raise JbrlError(
-            f"environment '{samples.environments[environment]}': all scores are {low:g}: expected "
-            "bounds, or an environment that differs"
+            f"environment '{samples.environments[environment]}': all scores are {low:g}: they "
+            "have no scale: give --bounds, or leave it out with --environments"
         )
     half = 0.5 if high / 2 - low / 2 > np.finfo(float).max / 2 else 1.0  # the range is no float64
     return (support * half - low * half) / (high * half - low * half)
@@ -197,8 +204,10 @@ class _Sorted:
 
     def resampled(self, resamples: int, seed: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         """Yield data of bootstrap resamples, R at a time: weights [R, U] of the distinct scores,
-        means [R, m] of the environments.
+        means [R, m] of the environments. None where a cell has one sample.
         """
+        if min(len(scores) for scores, _ in self.cells) < 2:
+            return
         generator = np.random.default_rng([seed, self.algorithm])
         sizes = [len(scores) for scores, _ in self.cells]
         step = max(1, _BLOCK // max(len(self.scores), *sizes))

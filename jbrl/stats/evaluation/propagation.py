@@ -115,7 +115,7 @@ def payoff_t_intervals(
       JbrlError: a cell has one sample only, or `quantile` is neither.
     """
     check_choice("quantile", quantile, ("code", "paper"))
-    _check_two(samples)
+    check_two(samples, "pbp-t")
     n, m = samples.shape
     level = check_delta(delta) / (n * m)
     t = stats.t.ppf(1 - level / (2 if quantile == "code" else 1), samples.totals - 1)
@@ -152,12 +152,17 @@ def mean_table(samples: Samples, delta: float) -> pd.DataFrame:
     return pd.concat(rows, ignore_index=True)
 
 
-def _check_two(samples: Samples) -> None:
+def check_two(samples: Samples, method: str) -> None:
+    """Refuse a cell with one sample, which says nothing of its spread.
+
+    Raises:
+      JbrlError: names the cell.
+    """
     single = np.argwhere(samples.totals < 2)
     if single.size:
         i, j = single[0]
         raise JbrlError(
-            f"pbp-t: algorithm '{samples.algorithms[i]}' has one sample on environment "
+            f"{method}: algorithm '{samples.algorithms[i]}' has one sample on environment "
             f"'{samples.environments[j]}': expected at least two, or the method pbp"
         )
 
