@@ -14,7 +14,18 @@ from matplotlib.ticker import LogLocator, NullLocator
 
 from jbrl.base.files import writing
 from jbrl.report import content as doc
-from jbrl.report.axes import COLOURS, FAINT, INK, PAPER, WIDTH, Drawing, drawn, panel, rows_panel
+from jbrl.report.axes import (
+    COLOURS,
+    FAINT,
+    INK,
+    PAPER,
+    WIDTH,
+    Drawing,
+    drawn,
+    labels_of,
+    panel,
+    rows_panel,
+)
 from jbrl.report.files import write_document
 from jbrl.report.text import listing
 from jbrl.stats.subset import model
@@ -88,8 +99,9 @@ def correlation(study: Study) -> Drawing:
     frame = study.correlations
     order = alike(frame)
     frame = frame.iloc[order, order]
-    names = _named(frame.columns, study)
-    size = 6.2 if len(names) > 30 else 8
+    many = len(frame) > 30
+    size, place = (6.2, (26, 1)) if many else (8, (18, 2))
+    names = labels_of(_named(frame.columns, study), *place)
     drawing, axes = panel(WIDTH + 1.0, width=WIDTH + 1.0)
     image = axes.imshow(frame.to_numpy(), cmap="RdBu_r", vmin=-1, vmax=1, interpolation="nearest")
     axes.set_xticks(range(len(names)), names, rotation=90, fontsize=size)
@@ -151,7 +163,8 @@ def choices(study: Study) -> Drawing:
         axes.barh(y - 0.35 + (i + 0.5) * height, shares[label], height, color=colour, label=label)
     axes.set_xlim(0, 1)
     axes.set_xlabel("share of the searches whose winner has it")
-    axes.legend(fontsize=8.5, ncols=2, loc="lower left", bbox_to_anchor=(0, 1.0), borderaxespad=0.2)
+    # to the left of which names have room
+    axes.legend(fontsize=8.5, ncols=2, loc="lower right", bbox_to_anchor=(1, 1), borderaxespad=0.2)
     return drawing
 
 

@@ -1,5 +1,6 @@
 """The page about a subset stands alone and says what the search found."""
 
+import collections
 import dataclasses
 import json
 import re
@@ -115,6 +116,23 @@ def test_choices_of_other_folds_are_drawn_where_there_are_any(made):
     for found, bars in ((made[0], 2), (dataclasses.replace(made[0], seeds=None), 1)):
         axes = choices(found).figure.axes[0]
         assert len(axes.containers) == bars and axes.get_xlim() == (0, 1)
+
+
+def test_long_names_leave_figures_whole(made):
+    """Of environments such as `GDL(length=2), uniform prior`."""
+    found = made[0]
+    long = {name: f"{name} {'of an environment ' * 4}" for name in found.correlations}
+    parts = collections.Counter({(long["C"],): 2, (long["D"],): 1})
+    table = found.correlations.rename(index=long, columns=long)
+    found = dataclasses.replace(
+        found, parts=dataclasses.replace(found.parts, winners=parts), correlations=table
+    )
+    for draw in (choices, FIGURES["correlation"][1]):
+        figure = draw(found).figure
+        figure.draw_without_rendering()
+        sheet, whole = figure.bbox, figure.get_tightbbox()
+        ends = np.array([whole.x0, whole.y0, -whole.x1, -whole.y1]) * figure.dpi
+        assert (ends >= np.array([sheet.x0, sheet.y0, -sheet.x1, -sheet.y1]) - 1).all(), draw
 
 
 def test_sizes_grow_and_errors_in_sample_fall(made):
