@@ -321,6 +321,8 @@ def column_of(
             "file"
         )
     name = columns.get("algorithm", "algorithm")
+    if column == name:
+        raise JbrlError(f"{source}: column '{column}' has the algorithms: expected another one")
     labels, numbers = ([name], [column]) if number else ([name, column], [])
     values: dict[str, Any] = {}
     for algorithm, value in read_companion(source, labels, numbers).itertuples(index=False):

@@ -155,6 +155,10 @@ IN_THE_TABLE: dict[str, Callable[[pd.DataFrame], pd.DataFrame]] = {
         [t, t.head(1).assign(algorithm="none", score="")]
     ),
     "the target is 1 for all algorithms": lambda t: t.assign(score=1),
+    "subset: C: the greatest number is … e+201: expected 1e-150 to 1e+150 … min-max": lambda t: (
+        t.assign(score=t["score"].astype(float) * 1e200)
+    ),
+    "e-199: expected 1e-150 to 1e+150": lambda t: t.assign(score=t["score"].astype(float) * 1e-200),
     "no column 'score'": lambda t: t.drop(columns="score"),
     "algorithms for 2 environments … at least 4": lambda t: t[t["algorithm"] < "a03"],
 }
@@ -172,12 +176,14 @@ def test_tables_that_are_not_accepted(table, words):
     [
         ("--size 0", "size = 0 … from 1 to 5"),
         ("--size 6", "size = 6 … from 1 to 5"),
+        ("--size -1", "size = -1: expected an integer from 0"),
+        ("--min-rows -1", "min_rows = -1: expected an integer from 0"),
         ("--force-in C --force-out C", "'C' is both forced in and forced out"),
         ("--force-in C,D,E", "3 environments are forced in … at most size = 2"),
         ("--force-in Z", "unknown environment 'Z' … known: C, D"),
         ("--force-in C --min-algorithms 16", "'C' is forced in … fewer than 16 algorithms"),
         ("--min-algorithms 17", "no environment has scores of at least 17"),
-        ("--min-environments 6", "0 algorithms are left"),
+        ("--min-environments 6", "0 algorithms are left (scores in at least 6 environments):"),
         ("--folds 17", "folds = 17 … at most 16"),
         ("--folds 1", "folds = 1 … from 2"),
         ("--groups family --folds 6", "folds = 6 … at most 5, the number of groups"),
@@ -187,6 +193,7 @@ def test_tables_that_are_not_accepted(table, words):
         ("--columns environment", "--columns 'environment' … NAME=COLUMN"),
         ("--target truht", "no column 'truht' … truth"),
         ("--groups score", "column 'score' … expected one value"),
+        ("--groups algorithm", "column 'algorithm' has the algorithms"),
         ("--force-out C,,D", "C,,D … none of them empty"),
         ("--save no/where.json", "where.json … cannot be written"),
         ("--heuristic --ask C,D", "asked about C, D … expected an exhaustive one"),

@@ -20,6 +20,7 @@ Summary = Callable[[np.ndarray], float]
 TARGETS = ("median", "mean", "iqm", "meanlog", "gap")
 CELL = ["algorithm", "environment"]
 DUPLICATES = ("error", "first", "last", "mean")
+SIZES = (1e-150, 1e150)  # of numbers whose squares neither vanish nor overflow
 NAMED_PAIRS = 3  # pairs of such algorithms that are named
 # algorithms that agree so closely on such a share of the environments are taken for copies
 NEAR, NEARLY_ALL = 0.01, 0.45
@@ -307,10 +308,10 @@ def _filtered(
 def _check(prepared: Prepared) -> None:
     limits = prepared.preparation
     if len(prepared.algorithms) < 3:
+        target = "" if limits.min_target is None else f", target above {limits.min_target}"
         raise JbrlError(
-            f"subset: {len(prepared.algorithms)} algorithms are left (at least "
-            f"{limits.min_environments} environments, target above {limits.min_target}): expected "
-            "at least 3"
+            f"subset: {len(prepared.algorithms)} algorithms are left (scores in at least "
+            f"{limits.min_environments} environments{target}): expected at least 3"
         )
     if not prepared.usable.any():
         raise JbrlError(
@@ -338,6 +339,13 @@ def _check(prepared: Prepared) -> None:
             f"'{prepared.environments[j]}': the transformed score is {prepared.features[i, j]}: "
             "expected a finite number"
         )
+    sizes = np.abs(np.nan_to_num(np.column_stack([prepared.features, prepared.target]))).max(0)
+    for name, size in zip((*prepared.environments, "the target"), sizes, strict=True):
+        if size and not SIZES[0] <= size <= SIZES[1]:
+            raise JbrlError(
+                f"subset: {name}: the greatest number is {size:g}: expected {SIZES[0]:g} to "
+                f"{SIZES[1]:g}, which can be squared: normalise by min-max"
+            )
 
 
 def _doubts(prepared: Prepared) -> list[str]:
