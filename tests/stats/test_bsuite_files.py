@@ -269,7 +269,7 @@ UNUSABLE = {
     "run": (blank("run", ""), "row 2: run = '': expected a whole number, 0 or more"),
     "part of a run": (blank("run", 1.7), "row 2: run = '1.7': expected a whole number"),
     "negative run": (blank("run", -1), "row 2: run = '-1': expected a whole number"),
-    "no number": (blank("episode", "two", row=7), "row 8: episode = nan: expected a finite"),
+    "no number": (blank("episode", "two", row=7), "row 8: episode = 'two': expected a finite"),
     "far": (blank("episode", 1e23, row=5), "row 6: episode = 1e+23: expected a whole number from"),
     "part": (blank("episode", 1.5), "row 2: episode = 1.5: expected a whole number from 1 to"),
     "order": (blank("episode", 1, row=8), "row 9: episode = 1 after 2: rows out of order"),

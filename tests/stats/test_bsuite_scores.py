@@ -186,6 +186,25 @@ def test_unfinished_runs_are_named_with_the_shortest():
     assert "catch/1: 300 of 10,000 episodes" in sentence
 
 
+def test_runs_without_the_row_that_their_score_is_read_from_are_named():
+    beyond = [made_up("x", f"catch/{k}", 1.0, episodes=20_000) for k in range(2)]
+    columns = beyond[0].columns
+    kept = {name: values[columns["episode"] != 10_000] for name, values in columns.items()}
+    logs = Logs((dataclasses.replace(beyond[0], columns=kept), beyond[1]))
+    assert scores.unfinished(logs)[1:] == [
+        "agent x: 1 of 2 runs go beyond the last episode that counts and have no row of it "
+        "(the first, catch/0: 10,000): average regrets leave them out"
+    ]
+    assert scores.summary(Logs(logs.runs[:1]))["score"].isna().all()
+    levels = [made_up("x", f"mnist_noise/{k}", 0.1, episodes=9_000) for k in (3, 4)]
+    early = Logs((made_up("x", "mnist_noise/0", 0.1), *levels))
+    assert scores.summary(early)["score"].isna().all()
+    sentence = "agent x: no score in mnist_noise: expected episodes after 9,000"
+    assert scores.unfinished(early)[2:] == [sentence]
+    ended = Logs(early.runs[:2])
+    assert scores.summary(ended)["score"].notna().all() and len(scores.unfinished(ended)) == 2
+
+
 def test_an_experiment_that_others_have_is_an_empty_row_and_a_sentence():
     logs = merged([whole("x", "catch", [[1.0] * 20]), whole("y", "bandit", [[0.1] * 20])])
     table = scores.summary(logs).set_index(["agent", "bsuite_env"])

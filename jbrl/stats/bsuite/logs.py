@@ -161,6 +161,13 @@ def _run_of_rows(agent: str, number: int, bsuite_id: str, rows: pd.DataFrame, na
     experiment = known_id(bsuite_id, name)
     check_columns(experiment, rows.columns, f"{name}: {bsuite_id}")
     columns = {c: as_floats(rows[c]) for c in experiment.log_columns}
+    for column, values in columns.items():
+        bad = np.flatnonzero(np.isnan(values))
+        if bad.size:
+            row, value = rows.index[bad[0]] + 1, shown(rows[column].iloc[bad[0]])
+            raise JbrlError(
+                f"{name}: {bsuite_id}: row {row}: {column} = {value}: expected a finite number"
+            )
     check_values(columns, f"{name}: {bsuite_id}", rows.index + 1)
     return Run(agent, number, bsuite_id, columns, name)
 

@@ -22,7 +22,16 @@ from jbrl.base.bsuite_sweep import EXPERIMENTS, SWEEP, TAGS
 from jbrl.base.errors import check_choice
 from jbrl.stats.bsuite import curves
 from jbrl.stats.bsuite.logs import Logs, Run
-from jbrl.stats.bsuite.measures import RELEASES, AgentRuns, of_runs, played, regret, resampled
+from jbrl.stats.bsuite.measures import (
+    LATE,
+    RELEASES,
+    AgentRuns,
+    level_of,
+    of_runs,
+    played,
+    regret,
+    resampled,
+)
 from jbrl.stats.paired_test import rejected
 
 COLUMNS = ("agent", "bsuite_env", "score", "type", "tags", "finished")
@@ -179,8 +188,8 @@ def incomplete(logs: Logs) -> list[str]:
 
 
 def unfinished(logs: Logs) -> list[str]:
-    """Return sentences about agents that lack settings of an experiment, or episodes; two for
-    each.
+    """Return sentences about agents that lack settings of an experiment, or episodes, or the row
+    that their score is read from; four for each at most.
     """
     sentences = []
     for agent in logs.agents:
@@ -200,6 +209,28 @@ def unfinished(logs: Logs) -> list[str]:
                 f"agent {agent}: {len(short):,} of {len(runs):,} runs are not finished and are "
                 f"scored as far as they go (the shortest, {worst.bsuite_id}: {worst.episodes:,} of "
                 f"{worst.experiment.episodes:,} episodes)"
+            )
+        reached: dict[tuple[str, float], int] = {}  # by experiment and level
+        for run in runs:
+            key = run.experiment.name, level_of(run)
+            reached[key] = max(reached.get(key, 0), run.episodes)
+        early = [n for (n, _), e in reached.items() if n.startswith("mnist") and e <= LATE]
+        if early:
+            sentences.append(
+                f"agent {agent}: no score in {', '.join(dict.fromkeys(early))}: expected episodes "
+                f"after {LATE:,}"
+            )
+        beyond = [
+            run
+            for run in runs
+            if run.experiment.episodes not in run.columns["episode"] and run.finished
+        ]
+        if beyond:
+            first = beyond[0]
+            sentences.append(
+                f"agent {agent}: {len(beyond):,} of {len(runs):,} runs go beyond the last episode "
+                f"that counts and have no row of it (the first, {first.bsuite_id}: "
+                f"{first.experiment.episodes:,}): average regrets leave them out"
             )
     return sentences
 
