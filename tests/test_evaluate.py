@@ -271,7 +271,6 @@ REFUSED = {
     "bounds twice": (GOOD, "--bounds twice.csv", "twice.csv … environment 'x' occurs twice"),
     "bounds file": (GOOD, "--bounds none.csv", "none.csv … No such file"),
     "identical": (GOOD, "--identical same.csv", "unknown algorithm … 'Z'"),
-    "out": (GOOD, "--html --out bad.csv/x", "bad.csv/x … cannot be written"),
 }
 
 
@@ -284,6 +283,14 @@ def test_bad_input_is_refused_in_one_sentence(tmp_path, monkeypatch, case):
     Path("twice.csv").write_text("environment,low,high\nx,0,3\nx,0,9\n")
     Path("same.csv").write_text("environment,algorithm,algorithm\nx,A,Z\n")
     terminal.refused(call("bad.csv", *options.split()), *words.split(" … "))
+
+
+def test_what_was_found_is_printed_where_no_page_can_be_written(tmp_path):
+    path = tmp_path / "t.csv"
+    path.write_text(GOOD)
+    done = call(path, "--html", "--out", path / "x", "--format", "json", "--quiet")
+    assert done.exit_code == 2 and f"error: {path / 'x'}: the evaluation cannot be" in done.stderr
+    assert json.loads(done.stdout) == tables_of(path)
 
 
 def test_names_with_commas_can_be_chosen(tmp_path):

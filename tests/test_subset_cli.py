@@ -195,12 +195,17 @@ def test_tables_that_are_not_accepted(table, words):
         ("--groups score", "column 'score' … expected one value"),
         ("--groups algorithm", "column 'algorithm' has the algorithms"),
         ("--force-out C,,D", "C,,D … none of them empty"),
-        ("--save no/where.json", "where.json … cannot be written"),
         ("--heuristic --ask C,D", "asked about C, D … expected an exhaustive one"),
     ],
 )
 def test_options_that_are_not_accepted(table, arguments, words):
     refused(call("subset", "search", table, *SEARCH, *arguments.split()), *words.split(" … "))
+
+
+def test_what_was_found_is_printed_where_no_model_can_be_written(table, tmp_path):
+    done = call("subset", "search", table, *SEARCH, "--save", tmp_path / "no" / "where.json")
+    assert done.exit_code == 2 and "where.json: cannot be written" in done.stderr
+    assert done.stdout == call("subset", "search", table, *SEARCH).stdout
 
 
 def written(path: Path, rows: list[tuple[str, str, float]]) -> Path:

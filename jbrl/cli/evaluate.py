@@ -92,13 +92,6 @@ def evaluate(
         evaluation = analysis.evaluate(samples, options, show)
         wanted = metrics or table == "metrics"
         extras = analysis.metrics(samples, options, show) if wanted else {}
-    if html or latex:
-        from jbrl.report.evaluation import write_evaluation
-
-        out = out or beside(tables[0], "evaluation")
-        for path in write_evaluation(evaluation, out, extras=extras, html=html, latex=latex):
-            if path.suffix in (".html", ".tex"):
-                typer.echo(path, err=True)
     if format == "json":
         known = {name: rows.astype(object) for name, rows in extras.items()}
         more = {n: rows.where(rows.notna(), None).to_dict("records") for n, rows in known.items()}
@@ -109,6 +102,13 @@ def evaluate(
                 _print_overview(samples, options)
             _print_heading(options)
         print_table(extras["metrics"] if table == "metrics" else getattr(evaluation, table), format)
+    if html or latex:
+        from jbrl.report.evaluation import write_evaluation
+
+        out = out or beside(tables[0], "evaluation")
+        for path in write_evaluation(evaluation, out, extras=extras, html=html, latex=latex):
+            if path.suffix in (".html", ".tex"):
+                typer.echo(path, err=True)
     for sentence in () if quiet else _open_ranks(evaluation, options.seed):
         complain(sentence, "note")
 

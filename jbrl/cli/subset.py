@@ -264,9 +264,6 @@ def search(
             outcomes = {"": search_subsets(prepared, settings, asked=asked, progress=progress)}
     if not steps:
         choice = _validated(outcomes[""], nested, quiet=quiet)
-    if save:
-        best = outcomes[""]
-        model.save(model.model_of(best.prepared, best.best, intercept=settings.intercept), save)
     if format == "json":
         records = [
             ({"name": name} if steps else {}) | study.of_outcome(outcome, choice)
@@ -275,6 +272,9 @@ def search(
         typer.echo(json.dumps({"steps": records} if steps else records[0], indent=1))
     else:
         typer.echo("\n\n".join(_text(name, one, choice) for name, one in outcomes.items()))
+    if save:
+        best = outcomes[""]
+        model.save(model.model_of(best.prepared, best.best, intercept=settings.intercept), save)
     for outcome in () if quiet else outcomes.values():
         for warning in outcome.warnings:
             complain(warning, "warning")
