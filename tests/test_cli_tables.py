@@ -319,6 +319,13 @@ def test_agents_that_only_some_experiments_have(tmp_path):
     )
 
 
+def test_json_has_neither_nan_nor_infinity(capsys):
+    ends = [1.5, float("nan"), float("inf"), -float("inf")]
+    output.print_table(pd.DataFrame({"x": ends}), "json")
+    read = json.loads(capsys.readouterr().out, parse_constant=pytest.fail)
+    assert read == [{"x": 1.5}, *[{"x": None}] * 3]
+
+
 def test_show_lists_the_settings_of_an_environment():
     text = call("show", "DeepSea(size=5)").stdout.splitlines()
     assert text[0] == "Deep sea (DeepSea(size=5)): observations OneHot(25) and 2 actions"

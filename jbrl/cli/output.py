@@ -212,8 +212,8 @@ def fitting(
 
 
 def _for_json(value: Any) -> Any:
-    """Return `value`, or None for NaN, which JSON does not have."""
-    return None if isinstance(value, float) and math.isnan(value) else value
+    """Return `value`, or None for NaN and infinity, which JSON does not have."""
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _six_digits(value: Any) -> str:

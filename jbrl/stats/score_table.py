@@ -108,6 +108,8 @@ def from_arrays(
     parts, width = [], None if environments is None else len(environments)
     for algorithm, given in scores.items():
         try:
+            if np.iscomplexobj(np.asarray(given)):  # whose imaginary parts would be lost
+                raise TypeError
             array = np.asarray(given, np.float64)
         except (TypeError, ValueError):
             raise JbrlError(

@@ -247,6 +247,12 @@ def test_arrays_that_are_not_accepted(tmp_path, text, message):
         read_score_table(written(tmp_path, text, "a.json"))
 
 
+def test_imaginary_parts_are_not_dropped(tmp_path):
+    np.savez(tmp_path / "a.npz", A=np.array([[1 + 2j]]), B=np.ones((1, 1)))
+    with pytest.raises(JbrlError, match="'A': expected numbers"):
+        read_score_table(tmp_path / "a.npz")
+
+
 def test_trials_that_occur_twice_are_refused(tmp_path):
     head = "algorithm,environment,unit,seed,score\n"
     one = written(tmp_path, head + "A,x,0,0,1\nA,x,1,0,1\n", "1.csv")
