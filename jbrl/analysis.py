@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pandas as pd
 
-from jbrl.base.errors import JbrlError, JbrlWarning, expect
+from jbrl.base.errors import JbrlError, JbrlWarning, expect, listed
 from jbrl.base.schema import AGENT
 from jbrl.results import Results
 from jbrl.stats.evaluation import EvaluateOptions
@@ -260,9 +260,15 @@ def subset_table(
         return table, references
     if references is not None:
         return table, read_companion(references, ["environment"], ["low", "high"])
-    if known is not None:
-        table = table[table["environment"].isin(known["environment"])]
-    return table, known
+    if known is None:
+        return table, None
+    scaled = table["environment"].isin(known["environment"])
+    if not scaled.all():
+        names = listed(table.loc[~scaled, "environment"].unique())
+        outcome = "they are left out" if len(known) else "scores stay as they are"
+        text = f"{source}: {HIGH} has no greater mean than {LOW} in {names}: {outcome}"
+        warnings.warn(text, JbrlWarning, stacklevel=2)
+    return (table[scaled], known) if len(known) else (table, None)
 
 
 def _subset_table(
@@ -280,8 +286,8 @@ def _study_table(folder: Path) -> tuple[pd.DataFrame, pd.DataFrame | None]:
     """Return the mean score of each agent except oracles in each experiment, and those of Random
     and Optimal as columns environment, low, high; None if the study lacks one of them.
 
-    Experiments where Optimal gains nothing over Random are left out of the references: they carry
-    no information.
+    Experiments where Optimal gains nothing over Random are not in the references: they carry no
+    information.
     """
     results = Results(folder)
     done = results.scores[results.scores["status"] == "done"]

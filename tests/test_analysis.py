@@ -13,6 +13,7 @@ from jbrl.stats.evaluation.ranking import evaluate
 from jbrl.stats.evaluation.samples import samples_of
 from jbrl.stats.subset.preparation import Preparation
 from jbrl.stats.subset.problem import Search
+from jbrl.study.file import load_study
 from tests.study.storage.test_store import HEADER, opened, study
 
 
@@ -53,6 +54,35 @@ def test_agents_of_a_study_are_chosen_from_by_their_means_over_seeds(tmp_path):
     next((tmp_path / "units").glob("*.npz")).unlink()
     with pytest.warns(JbrlWarning, match="1 of 6 units are not done: means are over the others"):
         _study_table(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("optimal", "kept"), [({"GC": 9, "GDL": 4}, ["GC", "GDL"]), ({"GC": 1}, ["GC", "GDL", "Grid"])]
+)
+def test_scores_of_a_study_are_per_cent_of_random_to_optimal(tmp_path, optimal, kept):
+    """Where that is not known, a warning says so, and no environment is lost without a word."""
+    eps = [k / 8 for k in range(6)]
+    agents = [{"algorithm": "e-Greedy", "epsilon": eps}, {"algorithm": "Random"}]
+    tables = {
+        "study": {"name": "ends", "n_environments": 4, "horizon": 3},
+        "experiments": [{"name": name, "problem": name} for name in ("GC", "GDL", "Grid")],
+        "agents": [*agents, {"algorithm": "Optimal", "experiments": ["GC", "GDL"]}],
+    }
+    store, units = opened(tmp_path, load_study(tables))
+    for number, unit in enumerate(units):
+        means = {"Random": 1.0, "Optimal": float(optimal.get(unit.experiment, 0))}
+        store.save(unit, HEADER, np.full(4, means.get(unit.algorithm, number % 7 + 0.5)))
+    scores = jbrl.Results(tmp_path).scores
+    played = scores[scores["algorithm"] != "Optimal"].groupby(["experiment", "parameters"])
+    means = played["mean"].mean().unstack("experiment")[kept]
+    names, outcome = "GC, GDL, Grid", "scores stay as they are"
+    if len(kept) < 3:
+        means = 100 * (means - 1) / (pd.Series(optimal)[kept] - 1)
+        names, outcome = "Grid", "they are left out"
+    with pytest.warns(JbrlWarning, match=f"Optimal .* than Random in {names}: {outcome}"):
+        found = jbrl.subset(tmp_path, Search(1, "in-sample")).prepared
+    assert found.environments == tuple(kept) and len(found.algorithms) == 7
+    np.testing.assert_allclose(np.sort(found.normalised, 0), np.sort(means, 0), rtol=1e-12)
 
 
 def test_a_score_that_is_no_number_is_named(tmp_path):
