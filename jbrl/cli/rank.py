@@ -1,5 +1,6 @@
 """`jbrl rank` and `jbrl sensitivity`: agents compared, and the parameters that they draw."""
 
+import math
 from collections.abc import Collection
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -8,7 +9,7 @@ import typer
 
 from jbrl.base.errors import JbrlError, nearest
 from jbrl.cli.options import Folder, Format, Natural, Positive
-from jbrl.cli.output import complain, print_table, readable, terminal_width
+from jbrl.cli.output import complain, count, print_table, readable, terminal_width
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -73,7 +74,7 @@ def rank(
     for number, (name, rows) in enumerate(shown.groupby("experiment", sort=False)):
         if number:
             typer.echo()
-        typer.echo(f"{name}, {rows['n'].iloc[0]} environments")
+        typer.echo(f"{name}, {count(int(rows['n'].iloc[0]), 'environment')}")
         print_table(_compact(table, rows), format, terminal_width())
 
 
@@ -164,10 +165,14 @@ def _interval(rows: "pd.DataFrame", name: str) -> "pd.Series":
 
     columns = (rows[name], rows[f"{name}_lower"], rows[f"{name}_upper"])
     texts = [
-        "" if pd.isna(value) else f"{value:.3g} [{low:.3g}, {high:.3g}]"
+        "" if pd.isna(value) else f"{value:.3g}" + _ends(low, high)
         for value, low, high in zip(*columns, strict=True)
     ]
     return pd.Series(texts, rows.index, dtype=object)
+
+
+def _ends(low: float, high: float) -> str:
+    return "" if math.isnan(low) else f" [{low:.3g}, {high:.3g}]"
 
 
 def _orders(

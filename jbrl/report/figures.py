@@ -40,6 +40,7 @@ from jbrl.stats.table import factor95
 
 MANY_AGENTS = 50  # in one scatter plot: intervals would hide more than they show
 ONE_ALGORITHM = "there is one algorithm only"
+ONE_ENVIRONMENT = "agents have played one environment only"
 STRIP = 0.08  # of the axes' height, for an oracle above the scale
 SQUARE = 0.86  # side of a square that stands for all resamples
 LEAST_SHARE = 0.001  # of the resamples, that is drawn
@@ -328,6 +329,8 @@ def ranks_under_resampling(section: Section, styles: parts.Styles) -> parts.Draw
         stability = rank_stability([resampled(paired, _counts(len(paired.mdps)))])
     except JbrlError as error:
         return str(error)
+    if stability.single:
+        return ONE_ENVIRONMENT
     who = ["algorithm", "parameters"]
     rows = stability.parts[0].paired.agents.merge(champions, on=who, how="left")
     shares, table = stability.shares(), ranks_table([stability]).set_index(who)

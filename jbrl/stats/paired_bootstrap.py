@@ -326,8 +326,9 @@ def compare(
 
     Returns:
       One row per pair, columns `COMPARISON`; `n` is the number of MDPs of all experiments.
-      `effect_size` is NaN for one MDP or a constant difference, 0 for identical scores. Over
-      several experiments the columns of the difference and `effect_size` are NaN.
+      `effect_size` is NaN for one MDP or a constant difference, 0 for identical scores. Intervals
+      are NaN where an experiment has one MDP. Over several experiments the columns of the
+      difference and `effect_size` are NaN.
 
     Raises:
       JbrlError: `level` is not in (0, 1).
@@ -405,4 +406,6 @@ def _with_interval(
     counts = {part.stream: part.counts for part in parts}
     means = np.sum([both_means(counts[stream], mine) for stream, mine in strata.items()], axis=0)
     lower, upper = bca_intervals(means, list(strata.values()), level)
+    if min(map(len, values)) < 2:  # one MDP, drawn again and again, tells nothing
+        lower = upper = np.full_like(means[0], np.nan)
     return {name: means[0], f"{name}_lower": lower, f"{name}_upper": upper}

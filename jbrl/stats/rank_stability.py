@@ -64,6 +64,11 @@ class Stability:
         """MDPs of all parts."""
         return sum(len(part.paired.mdps) for part in self.parts)
 
+    @property
+    def single(self) -> bool:
+        """True if a part has one MDP, which tells nothing when it is drawn again and again."""
+        return min(len(part.paired.mdps) for part in self.parts) < 2
+
     def shares(self) -> np.ndarray:
         """Return the share of resamples in which each agent had each rank, [n, n] float64; rows are
         agents and add up to 1.
@@ -188,7 +193,8 @@ def ranks_table(orders: Sequence[Stability], level: float = 0.95) -> pd.DataFram
       Columns `RANKS`: `mean` score (NaN over several experiments); `mean_rank` over the
       experiments; the resampled ranks lie from `rank_lower` to `rank_upper` with a share of at
       least `level`; `first` is the share of resamples in which no other agent is better; columns
-      `best_…` compare the first agent with this one, as `compare` does (NaN for the first).
+      `best_…` compare the first agent with this one, as `compare` does (NaN for the first). Where
+      an experiment has one MDP, all ranks are open and `first` is NaN.
     """
     check_level(level)
     return pd.concat([_ranks_table(one, level) for one in orders], ignore_index=True)
@@ -212,7 +218,7 @@ def orders_table(orders: Sequence[Stability], level: float = 0.95) -> pd.DataFra
       Columns `ORDERS`, one row each: `tau` is the median of Kendall's tau-b with the order on all
       MDPs, which lies from `tau_lower` to `tau_upper` with a share `level` of the resamples;
       `same_first` and `same_order` are the shares of resamples with the same agents on rank 1 and
-      with all ranks the same.
+      with all ranks the same. All of these are NaN where an experiment has one MDP.
     """
     check_level(level)
     tail = (1 - level) / 2
@@ -222,13 +228,18 @@ def orders_table(orders: Sequence[Stability], level: float = 0.95) -> pd.DataFra
         first = ((one.redrawn == 1) == (one.ranks == 1)).all(axis=1).mean()
         order = (one.redrawn == one.ranks).all(axis=1).mean()
         counts = (one.experiment, len(one.ranks), one.n, len(one.redrawn))
-        rows.append((*counts, middle, lower, upper, float(first), float(order)))
+        told = (middle, lower, upper, float(first), float(order))
+        rows.append((*counts, *((np.nan,) * len(told) if one.single else told)))
     return pd.DataFrame(rows, columns=list(ORDERS))
 
 
 def _ranks_table(one: Stability, level: float) -> pd.DataFrame:
     tail = (1 - level) / 2
     lower, upper = np.quantile(one.redrawn, [tail, 1 - tail], axis=0, method="inverted_cdf")
+    first = (one.redrawn == 1).mean(axis=0)
+    if one.single:
+        lower, upper = np.ones_like(one.ranks), np.full_like(one.ranks, len(one.ranks))
+        first = np.full(len(one.ranks), np.nan)
     order = np.argsort(one.ranks, kind="stable")
     beside = compare(one.parts, [(int(order[0]), int(k)) for k in order[1:]], level)
     table = common_agents(one.parts).assign(
@@ -239,7 +250,7 @@ def _ranks_table(one: Stability, level: float) -> pd.DataFrame:
         rank=one.ranks,
         rank_lower=lower.astype(np.int64),
         rank_upper=upper.astype(np.int64),
-        first=(one.redrawn == 1).mean(axis=0),
+        first=first,
     )
     beside = beside[list(MEASURES)].set_axis(list(BESIDE), axis=1).set_axis(order[1:], axis=0)
     return table.join(beside).iloc[order][list(RANKS)]

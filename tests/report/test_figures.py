@@ -173,6 +173,8 @@ def test_one_mdp(kind):
     if kind == "fraction":
         why = "Optimal is not significantly better than Random (Z = nan over 1 environments)"
         assert why in reason(kind, section)
+    elif kind == "ranks":
+        assert reason(kind, section) == "agents have played one environment only"
     else:
         text, _ = draw(kind, section)
         assert marks(text) or kind == "choice"  # which has areas in place of marks

@@ -292,6 +292,18 @@ def test_bad_options_of_resampling_are_refused(resamples, seed):
         draw_counts(100_000, 50_000, 0)
 
 
+def test_one_mdp_leaves_everything_open():
+    """Drawn again and again, it is as certain as it can be."""
+    one = stability([[3.0, 2.0, 1.0]])
+    ranks, pairs = ranks_table([one]), pairs_table([one])
+    assert ranks["rank"].tolist() == [1, 2, 3] and ranks["first"].isna().all()
+    assert set(ranks["rank_lower"]) == {1} and set(ranks["rank_upper"]) == {3}
+    assert pairs["difference"].tolist() == [1, 2, 1] and set(pairs["improvement"]) == {1}
+    ends = [f"{name}_{end}" for name in ("difference", "improvement") for end in ("lower", "upper")]
+    assert pairs[ends].isna().all(axis=None)
+    assert orders_table([one]).iloc[0, 4:].isna().all()
+
+
 def test_a_single_agent_has_no_rank():
     with pytest.raises(JbrlError, match=r"a \{\} is the only agent"):
         stability(np.ones((3, 1)))
