@@ -19,7 +19,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property, partial
 
 import numpy as np
-from scipy.special import betaincinv, ndtri
+from scipy.special import betaincinv, gammaincinv, ndtri
 from scipy.stats import qmc
 
 from jbrl.mdp.counts import Cell, Layers, Splits, Total
@@ -29,6 +29,7 @@ MOST_FREE = qmc.Sobol.MAXDIM  # free transition probabilities, each a dimension 
 SMALLEST_LOG = -700.0  # of a probability: below, exp() is 0 in double precision
 GREATEST_LOG = 709.78  # above, exp() is infinite in double precision
 NARROW = 1e9  # concentrations of a Beta distribution that is nearly normal
+GREAT, SMALL = 1e8, 1e-5  # the greater one, and the other as a part of it: nearly a gamma variate
 MOST_SQUARED = 40  # variables of which products of two are used
 MOST_VERTICES = 2**15  # of the probabilities of a control function that are tried
 CHUNK = 1024  # MDPs at a time
@@ -92,11 +93,16 @@ def log_row(weights: np.ndarray, uniforms: np.ndarray) -> np.ndarray:
 
 
 def beta_quantiles(a: float, b: float, uniforms: np.ndarray) -> np.ndarray:
-    """Return quantiles of a Beta distribution, of which one of great concentrations is normal but
-    for a relative error of 1e-9; there `betaincinv` is slow, or fails.
+    """Return quantiles of a Beta distribution. Those of great concentrations are normal, or those
+    of a gamma variate where one is far greater, but for a relative error of 1e-9 and `SMALL`:
+    `betaincinv` is slow there, or wrong.
     """
-    if min(a, b) < NARROW:
-        return np.asarray(betaincinv(a, b, uniforms))
+    small, great = sorted((a, b))
+    if small < NARROW:
+        if great < GREAT or small > SMALL * great:
+            return np.asarray(betaincinv(a, b, uniforms))
+        variate = gammaincinv(small, uniforms if a == small else 1 - uniforms)
+        return np.asarray((variate if a == small else great) / (variate + great))
     mean = a / (a + b)
     return np.clip(mean + math.sqrt(mean * (b / (a + b)) / (a + b)) * ndtri(uniforms), 0, 1)
 

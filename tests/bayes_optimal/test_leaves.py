@@ -75,6 +75,18 @@ def test_draws_of_great_concentrations_are_normal():
     np.testing.assert_allclose(np.exp(logs[:2, 0]), (1e-10, 1e-2), rtol=0.02)
 
 
+@pytest.mark.parametrize("small", [0.3, 10.0, 1000.0])
+@pytest.mark.parametrize("great", [1e9, 1e12, 1e18, 1e30])
+def test_outcomes_that_are_known_to_be_rare_are_drawn_as_rarely(small, great):
+    """Quantiles of the Beta distribution are wrong there in some versions of SciPy: 1.5e-8."""
+    uniforms = (np.arange(100_000) + 0.5) / 100_000
+    rare = samples.beta_quantiles(small, great, uniforms)
+    assert rare.mean() * great == pytest.approx(small, rel=1e-3)
+    assert rare.std() * great == pytest.approx(small**0.5, rel=3e-3)
+    common = samples.beta_quantiles(great, small, 1 - uniforms)
+    np.testing.assert_allclose(1 - common, rare, rtol=1e-9, atol=3e-16)
+
+
 def test_clairvoyant_values_against_value_iteration_by_hand():
     mdps = problem(PRIORS["zeros"]).mdps
     model = make_model(mdps)
