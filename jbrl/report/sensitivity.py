@@ -86,8 +86,9 @@ def _gains(gains: pd.DataFrame) -> doc.Table:
 
 def _measure(name: str, row: dict[str, Any]) -> doc.Cell:
     form = "d" if name == "dimension" else ".2f"
-    value, low, high = (format(row[f"{name}{end}"], form) for end in ("", "_lower", "_upper"))
-    return doc.Cell(f"{value} ({low} to {high})", row[name])
+    value, low, high = (row[f"{name}{end}"] for end in ("", "_lower", "_upper"))
+    ends = "" if math.isnan(low) else f" ({low:{form}} to {high:{form}})"
+    return doc.Cell(f"{value:{form}}{ends}", value)
 
 
 def document(curves: pd.DataFrame, shares: pd.DataFrame) -> doc.Document:

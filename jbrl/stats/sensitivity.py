@@ -71,7 +71,7 @@ def tuning(
 
     Source: Adkins, Bowling and White 2024, A method for evaluating hyperparameter sensitivity in
     reinforcement learning, NeurIPS 37. They resample the runs of each setting by itself, and draw
-    the dimension between whole numbers.
+    the dimension between whole numbers. Where an experiment has one lifetime, intervals are NaN.
 
     Args:
       returns: score table, columns `jbrl.base.schema.RETURNS`; parameters are JSON, and all
@@ -119,6 +119,8 @@ def tuning(
         mine = [k for k, (own, _) in enumerate(agents) if own == name]
         rows.append((name, len(experiments), *_row(performance[..., mine], agents, mine, level)))
     table = pd.DataFrame(rows, columns=list(TUNING))
+    if min(len(one.mdps) for one in experiments) < 2:  # drawn again and again, it tells nothing
+        table[[f"{measure}_{end}" for measure in MEASURES for end in ENDS]] = np.nan
     return table.sort_values("sensitivity", ascending=False, kind="stable", ignore_index=True)
 
 

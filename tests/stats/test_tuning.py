@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import re
 
 import numpy as np
 import pandas as pd
@@ -9,6 +10,7 @@ import pytest
 
 from jbrl.base.errors import JbrlError
 from jbrl.base.schema import RETURNS
+from jbrl.report.sensitivity import write_tuning
 from jbrl.stats.sensitivity import tuning
 
 GRID = list(itertools.product([0.1, 0.2, 0.3], [1, 2], ["a"]))  # the last one never differs
@@ -68,7 +70,6 @@ def test_by_hand():
     assert row["tuned"] == pytest.approx(scaled.max()) and row["tuned"] > 1
     assert row["single"] == pytest.approx((0.9 - 0.09) / 0.9)
     assert row["dimension"] == 1 and row["choose"] == "x"  # 0.9 is less than 95 % of 1.011
-    assert row["tuned"] == row["tuned_lower"] == row["tuned_upper"]  # one lifetime
 
 
 def test_units_of_scores_do_not_matter_and_other_algorithms_do():
@@ -86,6 +87,17 @@ def test_units_of_scores_do_not_matter_and_other_algorithms_do():
 def test_equal_settings_need_no_tuning():
     (row,) = tuning(returns_of(np.ones((2, 6, 3))), resamples=20).to_dict("records")
     assert [row[name] for name in ("tuned", "single", "sensitivity", "dimension")] == [0, 0, 0, 0]
+
+
+def test_one_lifetime_has_no_intervals(tmp_path):
+    scores = np.random.default_rng(1).normal(size=(3, len(GRID), 1))
+    found = tuning(returns_of(scores), resamples=20)
+    known = found[[name for name in found if name.endswith(("_lower", "_upper"))]]
+    assert known.shape == (1, 8) and known.isna().all(axis=None)
+    assert found[["tuned", "single", "sensitivity", "dimension"]].notna().all(axis=None)
+    text = write_tuning(found, tmp_path).read_text()
+    assert f"<td>{found['tuned'].item():.2f}</td>" in re.sub("<td[^>]*>", "<td>", text)
+    assert "nan" not in text[text.index("<tbody") : text.index("</tbody")]
 
 
 def test_intervals_miss_as_often_as_they_say():
