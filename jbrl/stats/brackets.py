@@ -5,6 +5,7 @@
 
 import csv
 import dataclasses
+import math
 from collections.abc import Callable, Collection, Mapping
 from functools import cache
 from importlib import resources
@@ -136,6 +137,8 @@ def with_shares(
 
 
 def share_text(pair: tuple[float, float]) -> str:
-    """Return a share in per cent, as an interval: `89-99 %`; empty where it is not known."""
-    low, high = pair
-    return "" if np.isnan(low) else f"{100 * low:.0f}\N{EN DASH}{100 * high:.0f} %"
+    """Return a share in per cent, as an interval rounded outward: `89-99 %`; empty where it is not
+    known.
+    """
+    low, high = (round(100 * end, 6) for end in pair)
+    return "" if np.isnan(low) else f"{math.floor(low)}\N{EN DASH}{math.ceil(high)} %"
