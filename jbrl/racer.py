@@ -164,6 +164,13 @@ class Times:
     empty: float  # of a call that does nothing
     compiling: float
     processor: float = 0.0  # 99th percentile of processor seconds; 0: not measured
+    # cost when it was first measured, so that a choice taken up again is the same; 0: that of now
+    first_cost: float = 0.0
+
+    @property
+    def chosen_by(self) -> float:
+        """Cost by which the cheapest candidate is chosen, seconds."""
+        return self.first_cost or self.cost
 
     @property
     def cost(self) -> float:
@@ -241,7 +248,7 @@ class Racer:
             self._measured = before
             return
         now = {"latency": found.p99, "median": found.median, "processor": found.processor_p99}
-        self.times = dataclasses.replace(times, **now)
+        self.times = dataclasses.replace(times, **now, first_cost=times.chosen_by)
         self._kept.put(f"{self.unit.id}-times", dataclasses.asdict(self.times))
 
     def _latency(self, limit: float, until: float, decisions: int = DECISIONS) -> Latency:

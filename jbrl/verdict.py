@@ -298,7 +298,7 @@ class Verdict:
 
     def _latency(self, name: str) -> float:
         times = self.race.by_name[name].times
-        return times.cost if times else 0.0
+        return times.chosen_by if times else 0.0
 
     def _means(self) -> Mapping[str, float]:
         race: Any = self.race.race

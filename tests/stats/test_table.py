@@ -277,7 +277,7 @@ def test_probability_of_improvement_is_mann_whitney():
 
 def test_bad_input():
     samples = samples_of(table_of({(0, 0): [1.0, 1.0], (1, 0): [1.0]}))
-    with pytest.raises(JbrlError, match="environment 'E0': all scores are 1: expected bounds"):
+    with pytest.raises(JbrlError, match="environment 'E0': all scores are 1: they have no scale"):
         metrics(samples)
     with pytest.raises(JbrlError, match="unknown metric 'iqr'; did you mean 'iqm'"):
         metrics(samples, ["iqr"])
