@@ -25,7 +25,7 @@ from jbrl.mdp.counts import BlockCounts, Cell, Layers, Total
 from jbrl.mdp.model import Model
 
 # Counts of the hidden states after their last outcome: of the first runs, and ever.
-USUAL_SPLITS, MOST_SPLITS = 10_000, 3 * 2**20
+USUAL_SPLITS, MOST_SPLITS = 10_000, 5 * 2**20
 LEAVES = 25  # of the look-ahead that take half as long as such a count
 DIVISIONS = 20  # of a count, exchangeable rows apart
 MOST_TRIALS = 40
