@@ -379,9 +379,10 @@ def candidates(prepared: Prepared, settings: Search) -> Problem:
 def _check(prepared: Prepared, settings: Search) -> None:
     for name, accepted in (("criterion", CRITERIA), ("rows", ROWS)):
         check_choice(f"subset: {name}", getattr(settings, name), accepted)
-    for name, low in (("size", 0), ("top", 0), ("chunk", 1), ("shortlist", 0), ("min_rows", 0)):
-        if (value := getattr(settings, name)) is not None or name != "min_rows":
-            check_count(f"subset: {name}", value, low=low)
+    for name, low in (("size", 0), ("top", 0), ("chunk", 1), ("shortlist", 0)):
+        check_count(f"subset: {name}", getattr(settings, name), low=low)
+    if settings.min_rows is not None:
+        check_count("subset: min_rows", settings.min_rows, low=0)
     by_rows = settings.criterion == "kfold" and settings.folds.groups is None
     if by_rows and settings.folds.k > len(prepared.algorithms):
         raise JbrlError(
