@@ -1,4 +1,5 @@
-"""Shares of known optima that agents of experiments/bandits.toml reach: table of docs/bounds.md.
+"""Shares of known optima that agents of experiments/bandits.toml reach, the table of
+docs/problems/bandits.md.
 
 python experiments/bandits.py [DIR]
 
@@ -21,7 +22,7 @@ from jbrl.stats.brackets import find
 
 ROOT = Path(__file__).parents[1]
 KEPT = ROOT / "experiments/published/bandits"
-PAGE = ROOT / "docs/bounds.md"
+PAGE = ROOT / "docs/problems/bandits.md"
 MARKS = ("<!-- bandits -->\n", "<!-- end bandits -->")
 SHOWN = ("simulations", "trajectories", "budget", "period", "beta")  # parameters that are named
 

@@ -40,7 +40,6 @@ FIGURE = ROOT / "docs/_static/price-of-time.svg"
 MARKS = ("<!-- price -->\n", "<!-- end price -->")
 LIMITS = ((2e-5, 4e-3), (1e-1, 300.0))  # seconds: of the axes, latency and offline time
 OFFLINE, LATENCY = (0.0, 15.0, 300.0), 1e-3  # limits of the table, seconds
-SHOWN = ("information",)  # features of a problem
 COLUMNS = 4
 
 
@@ -170,17 +169,12 @@ def _panel(axes: Axes, table: pd.DataFrame, looks: parts.Styles) -> None:
 def table(contests: dict[str, Contest]) -> str:
     """Return the table of the page: the winners within some limits, and features."""
     heads = [f"{seconds_text(limit) if limit else 'nothing'} before" for limit in OFFLINE]
-    lines = [
-        f"| problem | {' | '.join(heads)} | {' | '.join(SHOWN)} |",
-        f"|---|{'---|' * len(heads)}{'---:|' * len(SHOWN)}",
-    ]
+    lines = [f"| problem | {' | '.join(heads)} |", f"|---|{'---|' * len(heads)}"]
     for problem, contest in contests.items():
-        own = described(told(problem))
         cells = [
             ", ".join(contest.winners({"online": LATENCY, "offline": limit}).algorithms)
             for limit in OFFLINE
         ]
-        cells += [f"{getattr(own, name):.3g}" for name in SHOWN]
         lines.append(f"| `{problem}` | {' | '.join(cells)} |")
     return "\n".join(lines) + "\n"
 

@@ -38,8 +38,8 @@ DECISIONS = {
     "GC(n_states=6)": 22,
     "GC(n_states=7)": 20,
     "GC(n_states=8)": 18,
-    "UGC": 7,
-    "UGDL": 5,
+    "UGC": 9,
+    "UGDL": 6,
     "UGrid": 1,
     # known optima
     **dict.fromkeys(BANDITS, 0),

@@ -176,7 +176,7 @@ def bound(
     """Bracket the Bayes-optimal value of a Dirichlet distribution over MDPs.
 
     The greatest expected discounted return that any agent can earn whose prior is the distribution
-    that its MDP is drawn from. docs/bounds.md has the proofs.
+    that its MDP is drawn from. docs/bounds-proofs.md has the proofs.
 
     Args:
       problem: a name of the catalogue, the path of a JSON file, or a `Problem`.

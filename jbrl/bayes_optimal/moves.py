@@ -2,9 +2,9 @@
 
 All rows of such a problem either stay or lead to one other state. An agent forgets how often its
 moves failed in a state when it leaves that state. Knowing of fewer failures never lowers the
-Bayes-optimal value of such a problem, and being shown the MDP does not either; docs/bounds.md
-proves both. The agent then remembers the successes on its way only, and there are so few ways that
-all of them are enumerated.
+Bayes-optimal value of such a problem, and being shown the MDP does not either:
+docs/bounds-proofs.md proves both. The agent then remembers the successes on its way only, and there
+are so few ways that all of them are enumerated.
 """
 
 import dataclasses

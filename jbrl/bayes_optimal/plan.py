@@ -13,8 +13,8 @@ from jbrl.mdp.model import Model
 
 MOST_BLOCKS = 60  # states with uncertain rows: an array has an axis for each
 MOST_ROWS = 4096  # uncertain rows of a problem
-MOST_CELLS = 100_000  # of a layer: each is an array of its own
-MOST_TRANSITIONS = 300_000  # from the cells of a layer
+MOST_CELLS = 500_000  # of a layer: each is an array of its own
+MOST_TRANSITIONS = 1_000_000  # from the cells of a layer
 MOST_DIVISIONS = 2_000_000  # of a total among the rows of a state
 MOST_DECISIONS = 120  # with more, the estimates of weights mean nothing; the horizon needs none
 

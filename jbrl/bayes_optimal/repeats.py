@@ -3,7 +3,7 @@
 After n outcomes of a row with concentrations of sum a, the next outcome is a new draw from the mean
 row with probability a / (a + n), and one of the n again otherwise (Blackwell and MacQueen 1973).
 New draws do not depend on the row, so nobody steers them; of those that repeat, the agent of this
-bound may choose. docs/bounds.md has the proof. Nothing is sampled.
+bound may choose. docs/bounds-proofs.md has the proof. Nothing is sampled.
 """
 
 import dataclasses

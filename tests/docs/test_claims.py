@@ -15,7 +15,7 @@ ROWS = [[cell.strip() for cell in line.strip("| ").split(" | ")] for line in PAG
 CLAIMS = {row[0]: row for row in ROWS if len(row) > 1 and row[0] not in ("claim", "|---")}
 FRONT = (ROOT / "README.md").read_text(encoding="utf-8")
 RESULTS = (
-    *("published-comparison.md", "bounds.md", "bounds.md#bandits", "trained.md", "jordan.md"),
+    *("published-comparison.md", "bounds.md", "problems/bandits.md", "trained.md", "jordan.md"),
     *("problems/wrong-priors.md", "bsuite/agents.md", "which-agent.md", "performance.md"),
 )
 # lines of the front page with a figure, as patterns, and the claim that covers them; None: what the
