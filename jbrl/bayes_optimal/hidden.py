@@ -174,37 +174,28 @@ class Hidden:
           rows: transition probabilities by block, [A, K, M].
         """
         between = Between(self.model, rows, self.discount, self.numbers)
-        after = self._shown(between, seed, pool)
-        worths = dict(after)
-        successors = sorted({int(y) for c in self.counts for y in c.block.successors})
-
-        def reach(item: tuple[Totals, list[np.ndarray]]) -> dict[int, np.ndarray]:
-            discount = np.float32(self.discount)
-            return {y: discount * self.at(y, item[1], between) for y in successors}
-
+        worths = self._shown(between, seed, pool)
         for n in reversed(range(self.trials)):
-            reached = dict(zip(after, pool.map(reach, after.items()), strict=True))
             totals = self.totals(n)
-            after = dict(
-                zip(totals, pool.map(partial(self._back_up, reached), totals), strict=True)
-            )
-            worths.update(after)
+            back_up = partial(self._back_up, worths, between)
+            worths.update(zip(totals, pool.map(back_up, totals), strict=True))
         return between, worths
 
-    def _back_up(
-        self, reached: dict[Totals, dict[int, np.ndarray]], totals: Totals
-    ) -> list[np.ndarray]:
+    def _back_up(self, worth: Worth, between: Between, totals: Totals) -> list[np.ndarray]:
         """Return the worths of the counts of totals from the values that one more outcome leads
         to.
         """
-        worths = []
+        worths, discount = [], np.float32(self.discount)
         for axis, total in enumerate(totals):
             best: np.ndarray | None = None
+            reached: dict[Total, np.ndarray] = {}  # by the rows of the state
             for gain, outcomes in self._rows(axis, total):
                 q: np.ndarray | None = None
                 for more, y, places, p in outcomes:
-                    after = reached[(*totals[:axis], more, *totals[axis + 1 :])][y]
-                    part = after.take(places, axis=axis)
+                    if more not in reached:
+                        after = worth[(*totals[:axis], more, *totals[axis + 1 :])]
+                        reached[more] = discount * self.at(y, after, between)
+                    part = reached[more].take(places, axis=axis)
                     part *= p
                     q = part if q is None else np.add(q, part, out=q)
                 assert q is not None

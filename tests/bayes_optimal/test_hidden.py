@@ -105,6 +105,19 @@ def test_the_worth_against_expectimax(name, numbers):
             assert found != pytest.approx(between.at(first, between.most)[0], abs=0.08)
 
 
+def test_worths_are_made_in_little_more_memory_than_they_are_kept_in():
+    model = make_model(jbrl.problem("UGC").mdps)
+    hidden = worths_of(Layers(model, merge_states=False), (4,), trials=6)
+    rows = tuple(np.exp(one) for one in samples.draw(model, 64, 1).log_rows)
+    with ThreadPoolExecutor(1) as pool:
+        hidden.solve(rows, np.random.SeedSequence(3), pool)  # what later calls find
+        tracemalloc.start()
+        _, worth = hidden.solve(rows, np.random.SeedSequence(3), pool)
+        taken = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+    assert taken < 3 * sum(own.nbytes for each in worth.values() for own in each)
+
+
 @pytest.mark.parametrize("numbers", [(0,), (1, 0)])
 def test_shown_rows_are_worth_what_value_iteration_gives(numbers):
     """No outcome before all is shown: the mean over MDPs of the optimal value; 5 standard errors,
