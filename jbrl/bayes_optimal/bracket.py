@@ -14,10 +14,10 @@ from threadpoolctl import threadpool_limits
 from jbrl.base.errors import JbrlError, check_count
 from jbrl.base.files import naming, write_whole
 from jbrl.bayes_optimal.hidden_ahead import hide, restored
-from jbrl.bayes_optimal.limits import CONFIDENCE, MOMENT, ONE_SIDED, RANGE, lower_limit
+from jbrl.bayes_optimal.limits import CONFIDENCE, ONE_SIDED, RANGE, lower_limit
 from jbrl.bayes_optimal.look_ahead import LookAhead, Replication
 from jbrl.bayes_optimal.lower import LEAST_PLAYED, TRIAL, Candidate, candidates, find_agents
-from jbrl.bayes_optimal.moves import forgetting
+from jbrl.bayes_optimal.moves import LEAST_MDPS, forgetting
 from jbrl.bayes_optimal.plan import (
     LARGEST_PLAYED,
     REPLICATIONS,
@@ -28,7 +28,7 @@ from jbrl.bayes_optimal.plan import (
     standard_error,
 )
 from jbrl.bayes_optimal.repeats import repeats
-from jbrl.bayes_optimal.upper import FILLED, FIRST, Kind, Race, Way, Ways, clock, lowest
+from jbrl.bayes_optimal.upper import FILLED, Kind, Race, Way, Ways, clock, lowest
 from jbrl.environments.spec import Steps
 from jbrl.mdp.counts import Layers
 from jbrl.mdp.gittins import as_bandit
@@ -41,9 +41,9 @@ from jbrl.problems.problem import DirichletProblem, Problem
 from jbrl.rollout.contract import Agent
 from jbrl.study.storage import files
 
-VERSION = 11  # of what pieces mean
+VERSION = 12  # of what pieces mean
 EXACT = "nothing"  # what an exact end rests on besides the seed
-CERTIFYING = {EXACT, RANGE, MOMENT}
+CERTIFYING = {EXACT, RANGE}
 ROUNDING = 1e-12  # relative, of values that are equal
 CLOSE = 1e-5  # relative, of ends without a sample that no sample would improve
 
@@ -106,7 +106,7 @@ class End:
     mean: float
     standard_error: float
     rests_on: dict[str, Any]
-    assumes: str = EXACT  # EXACT, RANGE or MOMENT
+    assumes: str = EXACT  # EXACT or RANGE
     # of the processor, all threads, that its pieces took, trials and choices included
     seconds: float = dataclasses.field(default=0.0, compare=False)
 
@@ -479,7 +479,7 @@ class _Work:
         """Return the relaxations beside that in which the MDP is shown after the look-ahead."""
         relaxed = forgetting(ahead.layers.model, self.discount, self.horizon, self.cores)
         if relaxed is not None:
-            slow = limit is not None and relaxed.seconds(FIRST) > limit
+            slow = limit is not None and relaxed.seconds(LEAST_MDPS) > limit
             return [] if slow else [ways.forgetting(relaxed)]
 
         def find() -> dict[str, Any]:

@@ -17,7 +17,6 @@ CONFIDENCE = 0.95  # of a bracket; its ends are one-sided limits at ONE_SIDED
 ONE_SIDED = (1 + CONFIDENCE) / 2
 # What a limit rests on besides the seed.
 RANGE = "the range of returns"
-MOMENT = "the second moment of returns, which is known"
 
 MOST_STAKE = 0.75  # of the capital that a single value may lose
 HALVINGS = 60
@@ -96,16 +95,6 @@ def _best_stake(ratio: float) -> float:
         rising = middle**2 / (1 - middle) - _curvature(middle) > ratio
         low, high = (low, middle) if rising else (middle, high)
     return high
-
-
-def upper_margin_by_moment(n: int, second_moment: float, confidence: float) -> float:
-    """Return how far the mean of n independent values of at least 0 may lie above their average
-    (Maurer 2003).
-
-    Args:
-      second_moment: of a value, or a number that is not below it.
-    """
-    return math.sqrt(2 * second_moment * math.log(1 / (1 - confidence)) / n)
 
 
 AT_ONCE = 1024  # lifetimes

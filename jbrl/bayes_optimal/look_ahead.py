@@ -24,10 +24,20 @@ class Replication:
 
     value: float
     clairvoyant: float  # an estimate of the value that an agent earns which is shown the MDP
-    # the greatest mean square, over policies, of what an MDP adds, in returns after D decisions
+    # the greatest mean square, over policies, of what an MDP adds, in returns after D decisions, or
+    # of its distance from what another sample lets expect
     square: float = 0.0
     expected: float = 0.0  # what the square is expected to be, by another sample
     greatest: float = 0.0  # no MDP can add more
+
+
+def margin_of(replications: Sequence[Replication], n_mdps: int, confidence: float) -> float:
+    """Return how far the mean of what MDPs add may lie above the average over replications of
+    `n_mdps` each.
+    """
+    square = float(np.mean([one.square for one in replications]))
+    expected, greatest = replications[0].expected, replications[0].greatest
+    return upper_margin(n_mdps * len(replications), square, expected, greatest, confidence)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -87,10 +97,7 @@ class LookAhead:
         a mean of its values, less the control, in the states that the policy may have reached: its
         square is not above the mean of their squares.
         """
-        n = n_mdps * len(replications)
-        square = float(np.mean([one.square for one in replications]))
-        expected, greatest = replications[0].expected, replications[0].greatest
-        margin = upper_margin(n, square, expected, greatest, confidence)
+        margin = margin_of(replications, n_mdps, confidence)
         return math.prod([self.discount] * self.decisions) * margin
 
     def square(self, layers: Layers, leaves: dict[Cell, np.ndarray]) -> float:

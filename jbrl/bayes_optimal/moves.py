@@ -8,26 +8,29 @@ are so few ways that all of them are enumerated.
 """
 
 import dataclasses
+import functools
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property, lru_cache
 
 import numpy as np
-from scipy.special import betaln
+from scipy.special import expit
 
-from jbrl.bayes_optimal import samples
-from jbrl.bayes_optimal.limits import upper_margin_by_moment
-from jbrl.bayes_optimal.look_ahead import Replication
+from jbrl.bayes_optimal.look_ahead import Replication, margin_of
 from jbrl.mdp.model import Block, Model
 
 MOST_NODES = 100_000
 MOST_BACKS = 1  # moves back before the MDP is revealed
 MOST_FAILURES = 8  # of each move in a state that are counted; further ones are forgotten at once
 MOST_HISTORIES = 60_000  # of failures in a state; fewer are counted of many moves
-CHUNK = 1024  # MDPs, and nodes, at a time
+CHUNK = 1024  # nodes at a time
+AT_ONCE = 2**13  # MDPs of leaves
 NUMBERS = 2**23  # of nodes with their histories at a time
-LEAST_MDPS, MOST_MDPS = 2**12, 2**17  # of a replication: fewer make the estimate greater
+LEAST_MDPS, USUAL_MDPS, MOST_MDPS = 2**6, 2**13, 2**15  # of each leaf in a replication
+PILOT = 16  # MDPs of a replication for each one of the sample that means are taken from
+PRECISION, MOST_SWEEPS = 1e-4, 100  # of worths, as a part of the greatest one
 # Seconds on one core: benchmarks/results/bounds-cpu2.jsonl.
-OF_NODE, OF_LEAF = 7e-5, 1.2e-8  # of a node of up to four moves, of a leaf for each MDP
+OF_NODE, OF_MOVE = 7e-5, 1.2e-8  # of a node of up to four moves, of a move in an MDP of a leaf
 
 
 @dataclasses.dataclass(frozen=True)
@@ -59,19 +62,17 @@ class Moves:
         """Return all moves, in the order of their rows."""
         return [move for moves in self.of_state for move in moves]
 
-    def log_probabilities(self, log_rows: tuple[np.ndarray, ...]) -> np.ndarray:
-        """Return the logarithms of the probabilities that the moves succeed, [R, M].
+    @cached_property
+    def concentrations(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return the concentrations of success and of failure of all moves, [R] each."""
+        successes, failures = np.array([(move.success, move.failure) for move in self.all]).T
+        return successes, failures
 
-        Args:
-          log_rows: those of `SampledMDPs`.
-        """
-        return np.array(
-            [
-                row[_outcomes(block, weights)[1]]
-                for block, rows in zip(self.model.blocks, log_rows, strict=True)
-                for row, weights in zip(rows, block.concentrations, strict=True)
-            ]
-        )
+    @cached_property
+    def order(self) -> list[int]:
+        """Return the states with moves, those farthest from the first one first."""
+        distances = _distances(self.model)
+        return [int(x) for x in np.argsort(-distances, kind="stable") if self.of_state[x]]
 
 
 def find_moves(model: Model) -> Moves | None:
@@ -248,7 +249,8 @@ class Forgetting:
         tree, four = self.tree, 4 * counted(4) ** 4
         moves = map(len, self.moves.of_state)
         costs = np.array([max(1.0, k * counted(k) ** k / four) for k in moves])
-        once = OF_NODE * costs[tree.states].sum() + OF_LEAF * len(tree.leaf_states) * n_mdps
+        each = OF_MOVE * len(self.moves.all) * (1 + 1 / PILOT)
+        once = 3 * OF_NODE * costs[tree.states].sum() + each * len(tree.leaf_states) * n_mdps
         return float(once / self.threads)
 
     def replication(self, n_mdps: int, seed: np.random.SeedSequence) -> Replication:
@@ -257,68 +259,123 @@ class Forgetting:
         The expectation of its value is not below the bound.
 
         Args:
-          n_mdps: number of MDPs drawn.
+          n_mdps: MDPs drawn for each leaf.
         """
-        model = self.moves.model
-        mdps = samples.draw(model, n_mdps, seed)
-        values = samples.values(model, mdps, self.discount, (self.horizon,))[self.horizon]
-        leaves = self._leaves(mdps, values)
-        return Replication(self.solve(leaves), float(values[self.moves.first].mean()))
+        before, own = seed.spawn(2)
+        n_before = max(LEAST_MDPS, n_mdps // PILOT)
+        centre, deviation = self.of_leaves(self.draw(n_before, before))
+        drawn = self.draw(n_mdps, own)
+        value, distance = self.of_leaves(drawn, centre)
+        return Replication(
+            self.solve(value),
+            float(self.worths(drawn[:, 0])[self.moves.first].mean()),
+            self.solve(distance, paid=False) ** 2,
+            self.solve(deviation, paid=False) ** 2 * (1 + 1 / n_before),
+            self._greatest,
+        )
 
-    def margin(self, n_mdps: int, confidence: float) -> float:
-        """Return how far the bound may lie above the average of estimates by so many MDPs in all.
+    def margin(self, replications: Sequence[Replication], n_mdps: int, confidence: float) -> float:
+        """Return how far the bound may lie above the average of independent estimates, whatever the
+        distribution of the MDPs' values.
 
-        What an MDP adds to the value of a policy is at least 0. Its second moment is at most the
-        square of the sum, over leaves, of the roots of second moments (Minkowski): the weights'
-        are known, and values are not above the greatest possible ones.
+        What the MDPs of one number add to the value of a policy is a sum over leaves, with weights.
+        Less what another sample lets expect, its root mean square is at most the same sum of those
+        of leaves (Minkowski).
         """
-        return upper_margin_by_moment(n_mdps, self._moment, confidence)
+        return margin_of(replications, n_mdps, confidence)
 
     @cached_property
-    def _moment(self) -> float:
-        tree = self.tree
-        a, b = np.array([(move.success, move.failure) for move in self.moves.all]).T
-        squared = (betaln(a + 2.0 * tree.successes, b) - betaln(a, b)).sum(1)
-        root = np.exp(squared / 2 - self._log_probability(tree.successes))
-        most = self.moves.model.extremes(self.discount, self.horizon)[1]
-        return self.solve(root * most[tree.leaf_states]) ** 2
+    def _most(self) -> np.ndarray:
+        return self.moves.model.extremes(self.discount, self.horizon)[1]
 
-    def _leaves(self, mdps: samples.SampledMDPs, values: np.ndarray) -> np.ndarray:
-        """Estimate E[V(y) | what is remembered] at all leaves, without bias: [L] float64.
+    @cached_property
+    def _greatest(self) -> float:
+        return self.solve(self._most[self.tree.leaf_states], paid=False)
 
-        By weights as in `samples`: the likelihood of what is remembered over its probability.
+    def draw(self, n_mdps: int, seed: np.random.SeedSequence) -> np.ndarray:
+        """Draw the probabilities that moves succeed, given that they have succeeded 0, 1, … times:
+        [R, T + 1, M] float32.
+
+        A success more is an exponential variable more. The same random numbers serve all leaves, so
+        that their errors have the same sign, mostly, and disturb comparisons of actions less.
         """
-        tree = self.tree
-        logs = self.moves.log_probabilities(mdps.log_rows).astype(np.float32)
-        share = (values / mdps.n_mdps).astype(np.float32)
-        normal = self._log_probability(tree.successes).astype(np.float32)
-        parts = [np.flatnonzero(tree.leaf_states == y) for y in range(len(values))]
-        estimates = np.zeros(len(tree.leaf_states))
+        random = np.random.default_rng(seed)
+        successes, failures = (own[:, None] for own in self.moves.concentrations)
+        shape, most = (len(successes), n_mdps), int(self.tree.successes.max(initial=0))
+        # logarithms of gamma variables, which small concentrations do not underflow
+        up, down = (
+            np.log(random.standard_gamma(a + 1, shape)) - random.standard_exponential(shape) / a
+            for a in (successes, failures)
+        )
+        first = expit(up - down)[:, None]
+        more = random.standard_exponential((len(successes), most, n_mdps)).cumsum(1)
+        some = np.exp(up)[:, None] + more
+        later = some / (some + np.exp(down)[:, None])
+        return np.concatenate([first, later], axis=1).astype(np.float32)
 
-        def add(part: np.ndarray) -> None:
-            counts, rest = tree.successes[part].astype(np.float32), normal[part][:, None]
-            y = tree.leaf_states[part[0]]
-            for first in range(0, mdps.n_mdps, CHUNK):
-                some = slice(first, first + CHUNK)
-                estimates[part] += np.exp(counts @ logs[:, some] - rest) @ share[y, some]
+    def worths(self, chances: np.ndarray) -> np.ndarray:
+        """Return numbers that are not below the optimal values of MDPs, from above: [S, M] float32.
 
-        pieces = [
-            part[first : first + CHUNK] for part in parts for first in range(0, len(part), CHUNK)
-        ]
+        A move is tried until it succeeds, or not at all; the lifetime may have no end.
+
+        Args:
+          chances: of the success of each move, [R, M].
+        """
+        discount, most = np.float32(self.discount), self._most.astype(np.float32)
+        until = chances / (1 - discount * (1 - chances))
+        values = np.repeat(most[:, None], chances.shape[1], axis=1)
+        values[[x for x, moves in enumerate(self.moves.of_state) if not moves]] = 0
+        for _ in range(MOST_SWEEPS):
+            before = values[self.moves.first].copy()
+            for x in self.moves.order:
+                gains = [
+                    until[move.row] * (np.float32(move.reward) + discount * values[move.successor])
+                    for move in self.moves.of_state[x]
+                ]
+                np.minimum(values[x], functools.reduce(np.maximum, gains), out=values[x])
+            if (before - values[self.moves.first]).max() <= PRECISION * most.max():
+                break
+        return values
+
+    def of_leaves(
+        self, drawn: np.ndarray, centre: np.ndarray | None = None
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Estimate E[V(y) | what is remembered] at all leaves, without bias, from MDPs of `draw`.
+
+        Args:
+          centre: numbers of leaves, [L]; default: the estimates.
+
+        Returns: the estimates, and the root mean squares of the differences to `centre`: [L] each.
+        """
+        tree, (n_moves, _, n_mdps) = self.tree, drawn.shape
+        moves, n_leaves = np.arange(n_moves)[:, None], max(1, AT_ONCE // n_mdps)
+
+        estimates, distances = np.empty((2, len(tree.leaf_states)))
+
+        def fill(first: int) -> None:
+            part = slice(first, first + n_leaves)
+            states, successes = tree.leaf_states[part], tree.successes[part].T
+            found = np.empty((len(states), n_mdps))
+            for start in range(0, n_mdps, AT_ONCE):
+                some = slice(start, start + AT_ONCE)
+                chances = drawn[:, :, some][moves, successes]  # [R, leaves, MDPs]
+                values = self.worths(chances.reshape(n_moves, -1))
+                values = values.reshape(-1, *chances.shape[1:])
+                found[:, some] = values[states, np.arange(len(states))]
+            means = estimates[part] = found.mean(1)
+            middle = means if centre is None else centre[part]
+            distances[part] = np.sqrt(((found - middle[:, None]) ** 2).mean(1))
+
         with ThreadPoolExecutor(self.threads) as pool:
-            list(pool.map(add, pieces))
-        return estimates
+            list(pool.map(fill, range(0, len(estimates), n_leaves)))
+        return estimates, distances
 
-    def _log_probability(self, successes: np.ndarray) -> np.ndarray:
-        """Return the logarithms of the probabilities of sequences of successes, [L]."""
-        a, b = np.array([(move.success, move.failure) for move in self.moves.all]).T
-        return (betaln(a + successes, b) - betaln(a, b)).sum(1)
-
-    def solve(self, leaves: np.ndarray) -> float:
+    def solve(self, leaves: np.ndarray, *, paid: bool = True) -> float:
         """Back values of the leaves up to the root.
 
         Args:
           leaves: value of each leaf, [L].
+          paid: count the rewards before the leaves, too.
         """
         tree = self.tree
         both = np.concatenate([np.empty(len(tree.states)), leaves])  # as `Tree.children` counts
@@ -326,7 +383,9 @@ class Forgetting:
             tasks = [part for nodes in self._of_one_kind(wave) for part in self._parts(nodes)]
             with ThreadPoolExecutor(self.threads) as pool:
                 for nodes, values in zip(
-                    tasks, pool.map(lambda nodes: self._solve(nodes, both), tasks), strict=True
+                    tasks,
+                    pool.map(lambda nodes: self._solve(nodes, both, paid), tasks),
+                    strict=True,
                 ):
                     both[nodes] = values
         return float(both[0])
@@ -343,7 +402,7 @@ class Forgetting:
         size = min(CHUNK, NUMBERS // counted(k) ** k)
         return [nodes[first : first + size] for first in range(0, len(nodes), size)]
 
-    def _solve(self, nodes: np.ndarray, both: np.ndarray) -> np.ndarray:
+    def _solve(self, nodes: np.ndarray, both: np.ndarray, paid: bool) -> np.ndarray:
         """Return the values of nodes in one state: the failures there are counted until a move
         succeeds.
         """
@@ -355,7 +414,7 @@ class Forgetting:
         for number, move in enumerate(moves):
             a = move.success + tree.own[nodes, number][:, None]
             chances.append(a / (a + move.failure + failed))
-            gains.append(move.reward + self.discount * both[tree.children[nodes, number]])
+            gains.append(move.reward * paid + self.discount * both[tree.children[nodes, number]])
         return _first(np.array(chances), np.array(gains), self.discount)
 
 

@@ -10,13 +10,12 @@ import numpy as np
 
 from jbrl.bayes_optimal import hidden_ahead, moves
 from jbrl.bayes_optimal.hidden_ahead import HiddenAhead
-from jbrl.bayes_optimal.limits import MOMENT, ONE_SIDED, RANGE
+from jbrl.bayes_optimal.limits import ONE_SIDED, RANGE
 from jbrl.bayes_optimal.look_ahead import LookAhead, Replication
 from jbrl.bayes_optimal.moves import Forgetting
 from jbrl.bayes_optimal.plan import LEAST_MDPS, REPLICATIONS, USUAL_MDPS, Plan
-from jbrl.bayes_optimal.samples import CHUNK
 
-FIRST = 512  # MDPs of the first run of each relaxation, by which durations are measured
+FIRST = 512  # MDPs of the first run of each relaxation, at most, by which durations are measured
 PROMISING = 0.03  # relative: relaxations whose ends are expected to be so near the lowest are tried
 TRIED = 4  # the part of the MDPs of a replication with which they are
 FLATTER = 0.65  # the fall of an end at a decision more, of what its fall so far lets expect
@@ -32,7 +31,7 @@ class Way:
     kind: int  # its number
     name: str
     decisions: int
-    least: int  # MDPs of a replication, a multiple of `CHUNK`
+    least: int  # MDPs of a replication, of which all numbers are multiples
     usual: int  # where no budget is given
     most: int
     seconds: Callable[[int], float]  # of a replication, estimated
@@ -59,7 +58,7 @@ def fitting(way: Way, pace: float, seconds: float) -> int:
     each = (pace * way.seconds(2 * way.least) - least) / way.least
     if least > seconds:
         return 0
-    return min(way.most, (way.least + int((seconds - least) / each)) // CHUNK * CHUNK)
+    return min(way.most, (way.least + int((seconds - least) / each)) // way.least * way.least)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -91,7 +90,8 @@ class Race:
         self.trial(self.first(self.shallow), FIRST)  # makes what later ones find
         runs = [self._timed(self.first(self.shallow), FIRST)]
         kinds = [self.first, *self.others(self._share(1) / runs[0][1])]
-        runs += [self._timed(kind(self.shallow), FIRST) for kind in kinds[1:]]
+        ways = [kind(self.shallow) for kind in kinds[1:]]
+        runs += [self._timed(way, min(FIRST, way.least)) for way in ways]
         seconds = self._share(1)
         plans = [self._deep(*one, seconds) for one in zip(kinds, runs, strict=True)]
         found = [plan for plan in plans if plan is not None]
@@ -228,11 +228,11 @@ class Ways:
             f"forgetting-{relaxed.backs}",
             decisions,
             moves.LEAST_MDPS,
-            moves.MOST_MDPS,
+            moves.USUAL_MDPS,
             moves.MOST_MDPS,
             relaxed.seconds,
             relaxed.replication,
-            lambda some, n_mdps: relaxed.margin(n_mdps * len(some), ONE_SIDED),
-            MOMENT,
+            lambda some, n_mdps: relaxed.margin(some, n_mdps, ONE_SIDED),
+            RANGE,
             facts,
         )

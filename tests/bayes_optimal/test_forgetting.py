@@ -10,7 +10,6 @@ import pytest
 
 import jbrl
 from jbrl.bayes_optimal import moves as moves_module
-from jbrl.bayes_optimal import samples
 from jbrl.bayes_optimal.bracket import _Work
 from jbrl.bayes_optimal.look_ahead import LookAhead
 from jbrl.bayes_optimal.moves import (
@@ -51,22 +50,37 @@ def unlike() -> DirichletMDPs:
     return distribution(weights, rewards)
 
 
-def twin(moves: Moves, backs: int, probabilities: np.ndarray, values: np.ndarray) -> float:
+def optimal(moves: Moves, chances: np.ndarray) -> np.ndarray:
+    """Return the values of lifetimes without end, [S, M], by a decision at a time."""
+    values = np.zeros((len(moves.of_state), chances.shape[1]))
+    for _ in range(200):
+        values = np.array(
+            [
+                np.max(
+                    [
+                        chances[move.row] * (move.reward + DISCOUNT * values[move.successor])
+                        + (1 - chances[move.row]) * DISCOUNT * values[x]
+                        for move in own
+                    ],
+                    axis=0,
+                )
+                for x, own in enumerate(moves.of_state)
+            ]
+        )
+    return values
+
+
+def twin(moves: Moves, backs: int, drawn: np.ndarray) -> float:
     """Return the value of the relaxation with leaves from a sample: one call for each history.
 
     Args:
-      probabilities: of the success of each move, [R, M].
-      values: of the MDPs that are revealed, [S, M].
+      drawn: probabilities that moves succeed, by their number and that of successes so far,
+        [R, T + 1, M].
     """
 
     def leaf(state: int, memory: dict[int, int]) -> float:
-        weight = np.ones(values.shape[1])
-        for row, n in memory.items():
-            move = moves.all[row]
-            for i in range(n):
-                a = move.success + i
-                weight *= probabilities[row] * (a + move.failure) / a
-        return float((weight * values[state]).mean())
+        counts = [memory.get(move.row, 0) for move in moves.all]
+        return float(optimal(moves, drawn[np.arange(len(counts)), counts])[state].mean())
 
     def success(state: int, left: int | None, memory: dict[int, int], number: int) -> float:
         """Return what the success of a move earns; `left` is None after the first reward."""
@@ -112,13 +126,13 @@ def test_agrees_with_its_twin(mdps, backs):
     assert moves is not None
     grown = grow(moves, backs)
     assert grown is not None
-    relaxed = Forgetting(moves, DISCOUNT, HORIZON, grown, backs, 2)
-    found = relaxed.replication(256, np.random.SeedSequence(backs))
-    sample = samples.draw(model, 256, np.random.SeedSequence(backs))
-    values = samples.values(model, sample, DISCOUNT, (HORIZON,))[HORIZON]
-    probabilities = np.exp(moves.log_probabilities(sample.log_rows))
-    assert found.value == pytest.approx(twin(moves, backs, probabilities, values), rel=1e-5)
-    assert found.clairvoyant == pytest.approx(values[moves.first].mean())
+    relaxed = Forgetting(moves, DISCOUNT, 250, grown, backs, 2)
+    found = relaxed.replication(64, np.random.SeedSequence(backs))
+    drawn = relaxed.draw(64, np.random.SeedSequence(backs).spawn(2)[1])
+    expected = twin(moves, backs, drawn)
+    assert 0.9999 * expected < found.value == pytest.approx(expected, rel=5e-3)
+    shown = optimal(moves, drawn[:, 0])[moves.first].mean()
+    assert 0.9999 * shown < found.clairvoyant == pytest.approx(shown, rel=5e-3)
     numbers = ", ".join(f"{v:.5g}" for v in dataclasses.astuple(found))
     kept.compare(f"upper end of {len(moves.of_state)} states, {backs} back", {"numbers": numbers})
 
@@ -130,29 +144,54 @@ def test_lies_above_the_exact_value(mdps):
     """
     relaxed = forgetting(make_model(mdps), 0.5, HORIZON, 1)
     assert relaxed is not None
-    value = relaxed.replication(2**13, np.random.SeedSequence(0)).value
+    value = relaxed.replication(2**10, np.random.SeedSequence(0)).value
     assert exact(mdps, 0.5, 7) < value
 
 
 def test_is_lower_than_what_an_agent_earns_that_is_shown_the_mdp():
     relaxed = forgetting(make_model(jbrl.problem("Grid(rows=2,columns=3)").mdps), 0.8, 250, 1)
     assert relaxed is not None
-    found = relaxed.replication(2**11, np.random.SeedSequence(0))
+    found = relaxed.replication(2**9, np.random.SeedSequence(0))
     assert found.value < found.clairvoyant
 
 
-def test_its_margin_covers_what_estimates_miss():
-    """Of 60 averages over 64 MDPs, whose mean is above the bound, none is farther below it than the
-    margin at 90 %, which assumes nothing but a second moment: 7 are expected by chance at most.
+@pytest.mark.parametrize("failure", [0.02, 1.0, 50.0])
+def test_its_margin_covers_what_estimates_miss(failure):
+    """Of 60 estimates, 6 are farther below the bound than the margin at 90 % by chance at most, 13
+    once in 300 runs; MDPs in which a move succeeds are rare, usual, or all there are.
     """
-    relaxed = forgetting(make_model(jbrl.problem("Grid(rows=2,columns=2)").mdps), 0.8, 250, 1)
+    mdps = unlike()
+    weights = np.asarray(mdps.concentrations).copy()
+    weights[[0, 0, 1, 1, 2, 2], [0, 1] * 3, [0, 0, 1, 1, 2, 2]] *= failure
+    relaxed = forgetting(make_model(distribution(weights, np.asarray(mdps.rewards))), 0.8, 250, 1)
     assert relaxed is not None
     seeds = np.random.SeedSequence(1).spawn(60)
-    found = np.array([relaxed.replication(64, seed).value for seed in seeds])
-    margin = relaxed.margin(64, 0.9)
-    value = relaxed.replication(2**13, np.random.SeedSequence(2)).value
-    assert (found + margin < value).sum() <= 10
-    assert 2 * found.std() < margin
+    found = [relaxed.replication(64, seed) for seed in seeds]
+    ends = np.array([one.value + relaxed.margin([one], 64, 0.9) for one in found])
+    value = relaxed.replication(2**15, np.random.SeedSequence(2)).value
+    assert (ends < value).sum() <= 12
+    assert ends.mean() > value + np.std([one.value for one in found])
+
+
+def test_draws_have_the_law_of_what_is_remembered():
+    """Beta distributions, means and mean squares within 5 standard errors; concentrations down to
+    0.001 of which one is mostly 0 or 1.
+    """
+    weights, rewards = np.zeros((2, 2, 2, 2))
+    weights[0, :, 0], weights[0, :, 1] = (2, 0.001), (0.5, 0.002)
+    weights[1, :, 1], weights[1, :, 0], rewards[1, :, 0] = (1, 3), (1, 0.25), 1
+    relaxed = forgetting(make_model(distribution(weights, rewards)), 0.8, 250, 1)
+    assert relaxed is not None
+    drawn = relaxed.draw(20_000, np.random.SeedSequence(3))
+    assert drawn.shape[1] > 2
+    for move, own in zip(relaxed.moves.all, drawn.astype(np.float64), strict=True):
+        for n, p in enumerate(own):
+            a, b = move.success + n, move.failure
+            mean = a / (a + b)
+            square = mean * (a + 1) / (a + b + 1)
+            assert abs(p.mean() - mean) < 5 * p.std() / 20_000**0.5 + 1e-9
+            assert abs((p**2).mean() - square) < 5 * (p**2).std() / 20_000**0.5 + 1e-9
+        assert (np.diff(own, axis=0) >= 0).all()
 
 
 @pytest.mark.parametrize("mdps", [jbrl.problem("Grid(rows=2,columns=2)").mdps, unlike()])
