@@ -38,7 +38,7 @@ DECISIONS = {
     "GC(n_states=6)": 22,
     "GC(n_states=7)": 20,
     "GC(n_states=8)": 18,
-    "UGC": 9,
+    "UGC": 8,
     "UGDL": 6,
     "UGrid": 1,
     # known optima

@@ -37,8 +37,8 @@ CHOOSING = 128  # MDPs on which the hidden states are chosen
 LEAST_MDPS, ENOUGH_MDPS, USUAL_MDPS, MOST_MDPS = CHUNK, 2 * CHUNK, 4 * CHUNK, 32 * CHUNK
 
 # Seconds on one core for 1,024 MDPs, with discount 0.95: of a transition of the problem, of an
-# outcome of a count, of an outcome of a row that is shown.
-OF_TRANSITION, OF_OUTCOME, OF_SHOWN = 0.03, 6e-6, 8e-5
+# outcome of a count, of an outcome of a row that is shown; of a cell for those solved together.
+OF_TRANSITION, OF_OUTCOME, OF_SHOWN, OF_CELL = 0.03, 6e-6, 8e-5, 1e-4
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -77,7 +77,8 @@ class HiddenAhead:
             once += OF_SHOWN * sum(rows) * math.comb(hidden.trials + sum(rows), sum(rows))
         sizes = [layers.count(d) for d in range(ahead.decisions + 1)]
         products = 2 * sizes[-1] * n_mdps / PRODUCTS + sum(sizes) / BACKED_UP
-        return (n_mdps / CHUNK * once + products) / ahead.threads
+        cells = OF_CELL * len(layers.layer(ahead.decisions)) * math.ceil(n_mdps / self._chunk)
+        return (n_mdps / CHUNK * once + products + cells) / ahead.threads
 
     def fitting(self, limit: float | None) -> "HiddenAhead":
         """Return the bound with as many outcomes as leave time for `ENOUGH_MDPS`, or, without a
