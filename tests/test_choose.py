@@ -292,8 +292,8 @@ def test_a_portfolio_suits_the_problem_and_its_limits():
 class SimulatedClock(Clock):
     """Clock that goes forward by what is said to be done."""
 
-    def __init__(self, budget: float) -> None:
-        self.reading = 0.0
+    def __init__(self, budget: float, slow: float = 1.0) -> None:
+        self.reading, self.slow = 0.0, slow
         super().__init__(budget, lambda: self.reading)
 
 
@@ -342,6 +342,33 @@ class Simulated(Racer):
         return None
 
 
+def rival(name: str, compiling: float, searching: float, algorithm: str = "", blind=False):
+    """Return a candidate of an algorithm, that of its name if none is said."""
+    agent = AGENTS[algorithm or name].agent()
+    return Candidate(name, agent, compiling, searching, 1e-5, 8, blind)
+
+
+@pytest.fixture
+def course_of(monkeypatch):
+    """Makes choices among simulated candidates on a machine that is not busy. With `means`, their
+    estimates are right, and these are their mean scores.
+    """
+
+    def make(played, budget, candidates, means=(), kind=Simulated, epsilon=0.1, slow=1.0) -> Any:
+        monkeypatch.setattr(import_module("jbrl.chooser"), "Racer", kind)
+        monkeypatch.setattr(import_module("jbrl.chooser"), "present_busy_text", lambda: "")
+        chosen = problem(played) if isinstance(played, str) else played
+        clock = SimulatedClock(budget, slow)
+        protocol = Protocol(chosen, chosen, 256, 0, chosen.lifetime, 0.95)
+        racers = [kind(each, protocol, Kept(None), clock) for each in candidates]
+        for racer, mean in zip(racers, means, strict=False):
+            racer.off, racer.mean = 1.0, mean
+        rules: Any = {"limits": (60.0, 1e-3), "epsilon": epsilon, "confidence": 0.95}
+        return Chooser(protocol, racers, clock=clock, **rules)
+
+    return make
+
+
 @pytest.mark.parametrize(
     ("median", "p99", "spent", "measured", "kept"),
     [
@@ -378,16 +405,13 @@ def test_decisions_that_plan_anew_count_on_a_busy_machine(monkeypatch):
 
 
 @pytest.mark.parametrize("name", ["GC", "Catch", "CartPole"])
-def test_a_choice_ends_within_its_budget(name, monkeypatch):
+def test_a_choice_ends_within_its_budget(name, course_of):
     """Estimates are off by up to six times, on a machine that is quick, slow or busy."""
     chosen = problem(name)
     protocol = Protocol(chosen, chosen, 256, 0, chosen.lifetime, 0.95)
-    monkeypatch.setattr(import_module("jbrl.chooser"), "Racer", Simulated)
-    monkeypatch.setattr(import_module("jbrl.chooser"), "present_busy_text", lambda: "")
     known, answers = jbrls(portfolio(protocol, 60.0, 1e-3)), {}
     for seed, (budget, slow) in enumerate(itertools.product((30, 100), (0.3, 1, 2, 3))):
-        clock: Any = SimulatedClock(budget)
-        clock.slow, rng = slow, np.random.default_rng(seed)
+        rng = np.random.default_rng(seed)
         compiling, searching = rng.exponential(budget / 8, (2, 8))
         decisions = np.exp(rng.uniform(-12, -8, 8))
         field = [
@@ -395,9 +419,7 @@ def test_a_choice_ends_within_its_budget(name, monkeypatch):
             for k, seconds in enumerate(zip(compiling, searching, decisions, strict=True))
         ]
         field.sort(key=lambda one: one.compiling + one.searching)
-        racers = [Simulated(one, protocol, Kept(None), clock) for one in field]
-        rules = {"limits": (60.0, 1e-3), "epsilon": 0.01, "confidence": 0.95}
-        choice = Verdict(Chooser(protocol, racers, clock=clock, **rules)).reach()
+        choice = Verdict(course_of(name, budget, field, epsilon=0.01, slow=slow)).reach()
         assert choice.seconds <= 1.1 * budget
         assert choice.recommended or choice.needed
         assert not choice.needed or choice.needed > budget
@@ -415,28 +437,20 @@ def answer(choice: Choice) -> str:
 
 
 @pytest.mark.parametrize("upper", [1e3, 1.0])
-def test_what_an_answer_rests_on(upper, monkeypatch):
+def test_what_an_answer_rests_on(upper, course_of, monkeypatch):
     """A better candidate over the limit is named, the winner is trained again, and the race ends
     where no agent can be better.
     """
-    chosen = problem("UGC")  # returns from 0 to 200
-    protocol = Protocol(chosen, chosen, 256, 0, chosen.lifetime, 0.95)
-    verdict, bracketed = import_module("jbrl.verdict"), SimpleNamespace(lower=0.5, upper=upper)
-    monkeypatch.setattr(import_module("jbrl.chooser"), "Racer", Simulated)
-    monkeypatch.setattr(import_module("jbrl.chooser"), "present_busy_text", lambda: "")
-    monkeypatch.setattr(verdict, "LEAST_BRACKET", 0.0)
+    bracketed = SimpleNamespace(lower=0.5, upper=upper)
+    monkeypatch.setattr(import_module("jbrl.verdict"), "LEAST_BRACKET", 0.0)
     bracket = import_module("jbrl.bayes_optimal.bracket")
     monkeypatch.setattr(bracket, "bound", lambda *_, **__: bracketed)
-    clock: Any = SimulatedClock(100)
-    clock.slow, racers = 1, []
     means = {"over the limit": 30.0, "second": 2.0, "BeliefPPO": 2.99, "OPPS-DS": 3.0}
-    for name, mean in means.items():
-        agent = AGENTS[name if name in AGENTS else "BEB"].agent()
-        one = Candidate(name, agent, 3.0, 2.0, 1e-5, 8, blind=False)
-        racers.append(Simulated(one, protocol, Kept(None), clock))
-        racers[-1].mean = mean
-    rules = {"limits": (60.0, 1e-3), "epsilon": 0.1, "confidence": 0.95}
-    choice = Verdict(Chooser(protocol, racers, clock=clock, **rules)).reach()
+    field = [rival(name, 3.0, 2.0, name if name in AGENTS else "BEB") for name in means]
+    course = course_of("UGC", 100, field)  # returns from 0 to 200
+    for racer in course.racers:
+        racer.mean = means[racer.name]
+    choice = Verdict(course).reach()
     kept.compare(f"choice up to {upper}", {"answer": answer(choice)})
     assert (choice.stopped == "certified") == (upper == 1)
     assert choice.recommended == "OPPS-DS"
@@ -494,16 +508,9 @@ def test_scores_lie_between_the_worst_and_the_best_that_may_happen(first, ends):
 
 
 @pytest.mark.parametrize("trained", [False, True])
-def test_who_is_not_ready_in_time_breaks_no_limit(trained, monkeypatch):
-    monkeypatch.setattr(import_module("jbrl.chooser"), "Racer", Simulated)
+def test_who_is_not_ready_in_time_breaks_no_limit(trained, course_of, monkeypatch):
     monkeypatch.setattr(Simulated, "is_trained", trained)
-    chosen, clock = problem("GC"), SimulatedClock(10)
-    protocol = Protocol(chosen, chosen, 256, 0, chosen.lifetime, 0.95)
-    clock.slow = 50  # type: ignore[attr-defined]
-    one = Candidate("slow", AGENTS["BEB"].agent(), 0.5, 0.5, 1e-5, 8, blind=False)
-    rules = {"limits": (60.0, 1e-3), "epsilon": 0.1, "confidence": 0.95}
-    racers = [Simulated(one, protocol, Kept(None), clock)]
-    choice = Verdict(Chooser(protocol, racers, clock=clock, **rules)).reach()  # type: ignore[arg-type]
+    choice = Verdict(course_of("GC", 10, [rival("slow", 0.5, 0.5, "BEB")], slow=50.0)).reach()
     assert choice.stopped == "budget" and choice.recommended == ("slow" if trained else None)
     if trained:  # an answer that was not timed is better than none
         assert "it was not timed, and there was no time to play it" in choice.sentence
@@ -511,13 +518,8 @@ def test_who_is_not_ready_in_time_breaks_no_limit(trained, monkeypatch):
         assert "within 10 s: the one that is ready soonest needs a budget of" in choice.sentence
 
 
-def test_an_assumed_range_follows_fresh_scores():
-    chosen, clock = problem("Catch"), SimulatedClock(10)
-    protocol = Protocol(chosen, chosen, 256, 0, chosen.lifetime, 0.95)
-    clock.slow = 1  # type: ignore[attr-defined]
-    one = Candidate("alone", AGENTS["Q-learning"].agent(), 0.5, 0.5, 1e-5, 8, blind=True)
-    rules = {"limits": (60.0, 1e-3), "epsilon": 0.1, "confidence": 0.95}
-    course = Chooser(protocol, [Simulated(one, protocol, Kept(None), clock)], clock=clock, **rules)  # type: ignore[arg-type]
+def test_an_assumed_range_follows_fresh_scores(course_of):
+    course = course_of("Catch", 10, [rival("alone", 0.5, 0.5, "Q-learning", blind=True)])
     course.played["alone"] = [np.zeros(8)]
     course.begin()
     assert not course._is_vain()
@@ -540,7 +542,7 @@ def test_an_assumed_range_follows_fresh_scores():
         (9, 1e-4, "e-Greedy", ["e-Greedy"]),  # nor to play
     ],
 )
-def test_an_answer_comes_first_and_is_timed_again(budget, again, recommended, order, monkeypatch):
+def test_an_answer_comes_first_and_is_timed_again(budget, again, recommended, order, course_of):
     class Timed(Simulated):
         def learn(self, offline: float, online: float, until: float) -> None:
             super().learn(offline, online, until)
@@ -555,18 +557,9 @@ def test_an_answer_comes_first_and_is_timed_again(budget, again, recommended, or
             seconds = again if self.name == "e-Greedy" else 1e-4
             self.times = Times(0.1, seconds, seconds, 5e-5, 1.0)
 
-    monkeypatch.setattr(import_module("jbrl.chooser"), "Racer", Timed)
-    monkeypatch.setattr(import_module("jbrl.chooser"), "present_busy_text", lambda: "")
     entered: list[str] = []
-    chosen, clock = problem("GC"), SimulatedClock(budget)
-    protocol, racers = Protocol(chosen, chosen, 256, 0, chosen.lifetime, 0.95), []
-    clock.slow = 1  # type: ignore[attr-defined]
-    for name in ("e-Greedy", "BEB"):
-        one = Candidate(name, AGENTS[name].agent(), 5.0, 1.0, 1e-5, 8, blind=False)
-        racers.append(Timed(one, protocol, Kept(None), clock))
-        racers[-1].off, racers[-1].mean = 1.0, 2.0 + (name == "e-Greedy")
-    rules = {"limits": (60.0, 1e-3), "epsilon": 0.1, "confidence": 0.95}
-    choice = Verdict(Chooser(protocol, racers, clock=clock, **rules)).reach()  # type: ignore[arg-type]
+    field = [rival(name, 5.0, 1.0) for name in ("e-Greedy", "BEB")]
+    choice = Verdict(course_of("GC", budget, field, (3.0, 2.0), Timed)).reach()
     assert choice.recommended == recommended
     assert entered == order
     assert (choice.winner is None) == (budget == 9)
@@ -574,7 +567,7 @@ def test_an_answer_comes_first_and_is_timed_again(budget, again, recommended, or
     assert ("1 of 2 candidates were not tried" in choice.sentence) == (budget < 100)
 
 
-def test_who_has_left_for_one_that_breaks_a_limit_later_comes_back(monkeypatch):
+def test_who_has_left_for_one_that_breaks_a_limit_later_comes_back(course_of):
     class Timed(Simulated):
         def play(self, start: int, stop: int, until: float = np.inf) -> np.ndarray:
             super().play(start, stop, until)
@@ -584,22 +577,13 @@ def test_who_has_left_for_one_that_breaks_a_limit_later_comes_back(monkeypatch):
             seconds = 3e-3 if self.name == "first" else 1e-4
             self.times = Times(0.1, seconds, seconds, 5e-5, 1.0)
 
-    monkeypatch.setattr(import_module("jbrl.chooser"), "Racer", Timed)
-    monkeypatch.setattr(import_module("jbrl.chooser"), "present_busy_text", lambda: "")
-    chosen, clock = problem("GC"), SimulatedClock(100)
-    protocol, racers = Protocol(chosen, chosen, 256, 0, chosen.lifetime, 0.95), []
-    clock.slow = 1  # type: ignore[attr-defined]
-    for name, mean in {"first": 90.0, "second": 80.0, "third": 10.0}.items():
-        one = Candidate(name, AGENTS["BEB"].agent(), 3.0, 1.0, 1e-5, 8, blind=False)
-        racers.append(Timed(one, protocol, Kept(None), clock))
-        racers[-1].off, racers[-1].mean = 1.0, mean
-    rules = {"limits": (60.0, 1e-3), "epsilon": 1e-3, "confidence": 0.95}
-    choice = Verdict(Chooser(protocol, racers, clock=clock, **rules)).reach()  # type: ignore[arg-type]
+    field = [rival(name, 3.0, 1.0, "BEB") for name in ("first", "second", "third")]
+    choice = Verdict(course_of("GC", 100, field, (90.0, 80.0, 10.0), Timed, 1e-3)).reach()
     assert (choice.winner, choice.recommended, choice.stopped) == ("second", "second", "epsilon")
     assert [one.status for one in choice.standings] == ["over a limit", "leader", "worse"]
 
 
-def test_the_score_is_that_of_the_recommended_where_fresh_scores_leave_the_range(monkeypatch):
+def test_the_score_is_that_of_the_recommended_where_fresh_scores_leave_the_range(course_of):
     """Only in the range that was assumed is the cheap one shown to be as good within epsilon."""
 
     class Timed(Simulated):
@@ -616,105 +600,72 @@ def test_the_score_is_that_of_the_recommended_where_fresh_scores_leave_the_range
         def policy(self) -> Any:
             return self.name
 
-    monkeypatch.setattr(import_module("jbrl.chooser"), "Racer", Timed)
-    chosen, clock = problem("Catch"), SimulatedClock(100)
-    protocol, racers = Protocol(chosen, chosen, 256, 0, chosen.lifetime, 0.95), []
-    clock.slow = 1  # type: ignore[attr-defined]
-    for name in ("slow", "cheap"):
-        one = Candidate(name, AGENTS["Q-learning"].agent(), 3.0, 1.0, 1e-5, 8, blind=True)
-        racers.append(Timed(one, protocol, Kept(None), clock))
-    rules = {"limits": (60.0, 1e-3), "epsilon": 0.1, "confidence": 0.95}
-    choice = Verdict(Chooser(protocol, racers, clock=clock, **rules)).reach()  # type: ignore[arg-type]
+    field = [rival(name, 3.0, 1.0, "Q-learning", blind=True) for name in ("slow", "cheap")]
+    choice = Verdict(course_of("Catch", 100, field, kind=Timed)).reach()
     assert choice.policy == choice.recommended == "cheap"
     assert choice.tied == ("slow", "cheap") and choice.stopped == "budget"
 
 
-def test_who_may_win_enters_before_further_settings_of_who_has_lost(monkeypatch):
+def test_who_may_win_enters_before_further_settings_of_who_has_lost(course_of):
     """And before rounds that take long."""
 
     class Noted(Simulated):
+        played = 0
+
         def learn(self, offline: float, online: float, until: float) -> None:
             super().learn(offline, online, until)
-            entered[self.name] = racers[0].played
+            entered[self.name] = course.racers[0].played
 
         def play(self, start: int, stop: int, until: float = np.inf) -> np.ndarray:
             self.played = stop
             return super().play(start, stop, until)
 
-    monkeypatch.setattr(import_module("jbrl.chooser"), "Racer", Noted)
     entered: dict[str, int] = {}
-    chosen, clock = problem("GC"), SimulatedClock(100)
-    protocol, racers = Protocol(chosen, chosen, 256, 0, chosen.lifetime, 0.95), []
-    clock.slow = 1  # type: ignore[attr-defined]
-    field = {"e-Greedy": 90.0, "Soft-max": 89.9, "PSRL": 10.0, "OPPS-DS": 10.0}
-    field |= {"PSRL again": 10.0, "OPPS-DS again": 10.0, "BEB": 80.0}
-    for name, mean in field.items():
-        agent = AGENTS[name.removesuffix(" again")].agent()
-        one = Candidate(name, agent, 6.0, 0.0, 1e-5, 8, blind=False)
-        racers.append(Noted(one, protocol, Kept(None), clock))
-        racers[-1].off, racers[-1].mean, racers[-1].played = 1.0, mean, 0
-    rules = {"limits": (60.0, 1e-3), "epsilon": 1e-4, "confidence": 0.95}
-    Chooser(protocol, racers, clock=clock, **rules).run()  # type: ignore[arg-type]
-    assert list(entered) == [*list(field)[:4], "OPPS-DS again", "BEB", "PSRL again"]
-    assert entered["BEB"] <= 1024 < racers[0].played
+    means = {"e-Greedy": 90.0, "Soft-max": 89.9, "PSRL": 10.0, "OPPS-DS": 10.0}
+    means |= {"PSRL again": 10.0, "OPPS-DS again": 10.0, "BEB": 80.0}
+    field = [rival(name, 6.0, 0.0, name.removesuffix(" again")) for name in means]
+    course = course_of("GC", 100, field, means.values(), Noted, 1e-4)
+    course.run()
+    assert list(entered) == [*list(means)[:4], "OPPS-DS again", "BEB", "PSRL again"]
+    assert entered["BEB"] <= 1024 < course.racers[0].played
 
 
-def test_where_limits_are_strict_those_that_decide_soonest_come_first():
-    chosen, clock, racers = problem("GC"), SimulatedClock(30), []
-    protocol = Protocol(chosen, chosen, 256, 0, chosen.lifetime, 0.95)
-    for name in ("e-Greedy", "BEB", "PSRL", "Q-learning"):
-        one = Candidate(name, AGENTS[name].agent(), 6.0, 0.0, 1e-5, 8, name == "Q-learning")
-        racers.append(Racer(one, protocol, Kept(None), clock))
-    rules = {"limits": (60.0, 1e-3), "epsilon": 0.1, "confidence": 0.95}
-    course = Chooser(protocol, racers, clock=clock, **rules)  # type: ignore[arg-type]
+def test_where_limits_are_strict_those_that_decide_soonest_come_first(course_of):
+    field = [rival(name, 6.0, 0.0) for name in ("e-Greedy", "BEB", "PSRL")]
+    course = course_of("GC", 30, [*field, rival("Q-learning", 6.0, 0.0, blind=True)], kind=Racer)
     lefts = ["BEB", "PSRL", "Q-learning"], ["Q-learning", "PSRL"]
-    for racer, left in zip(racers[:2], lefts, strict=True):
+    for racer, left in zip(course.racers[:2], lefts, strict=True):
         racer.status = "over a limit"
-        assert [one.name for one in course._waiting()] == left
+        assert [each.name for each in course._waiting()] == left
     course.played["e-Greedy"] = [np.zeros(8)]
-    assert [one.name for one in course._waiting()] == ["PSRL", "Q-learning"]
+    assert [each.name for each in course._waiting()] == ["PSRL", "Q-learning"]
 
 
-def test_who_would_not_be_ready_in_time_is_left_out():
+def test_who_would_not_be_ready_in_time_is_left_out(course_of):
     """The first apart: nothing else could be the answer."""
-    chosen, clock, racers = problem("GC"), SimulatedClock(60), []
-    protocol = Protocol(chosen, chosen, 256, 0, chosen.lifetime, 0.95)
-    for name, seconds in {"e-Greedy": 500.0, "BEB": 500.0, "PSRL": 5.0}.items():
-        one = Candidate(name, AGENTS[name].agent(), seconds, 0.0, 1e-5, 8, blind=False)
-        racers.append(Racer(one, protocol, Kept(None), clock))
-    rules = {"limits": (60.0, 1e-3), "epsilon": 0.1, "confidence": 0.95}
-    course = Chooser(protocol, racers, clock=clock, **rules)  # type: ignore[arg-type]
-    first, racers[0].status, course._entering = course._entrant(), "running", 10.0
-    later = course._entrant()
-    assert first and later and (first[0].name, later[0].name) == ("e-Greedy", "PSRL")
-    assert "which the budget did not allow" in racers[1].reason and course.needed > 500
+    field = [rival("e-Greedy", 500.0, 0.0), rival("BEB", 500.0, 0.0), rival("PSRL", 5.0, 0.0)]
+    course = course_of("GC", 60, field, kind=Racer)
+    first, course.racers[0].status, course._entering = course._entrant(), "running", 10.0
+    assert (first[0].name, course._entrant()[0].name) == ("e-Greedy", "PSRL")
+    assert "which the budget did not allow" in course.racers[1].reason and course.needed > 500
 
 
 @pytest.mark.parametrize(("hosted", "status"), [(True, "running"), (False, "out of time")])
-def test_nothing_more_is_compiled_for_an_environment_on_the_host(hosted, status):
-    chosen, clock = problem("Catch"), SimulatedClock(10)
-    chosen = host_problem(jbrl.gymnasium.make("Catch")) if hosted else chosen
-    protocol, clock.slow = Protocol(chosen, chosen, 256, 0, chosen.lifetime), 1.0  # type: ignore[attr-defined]
-    one = Candidate("Q-learning", AGENTS["Q-learning"].agent(), 5.0, 0.0, 1e-9, 8, blind=False)
-    racer = Simulated(one, protocol, Kept(None), clock)
-    racer.off = 1.0
-    rules = {"limits": (60.0, 1e-3), "epsilon": 0.1, "confidence": 0.95}
-    Chooser(protocol, [racer], clock=clock, **rules)._enter(racer)  # type: ignore[arg-type]
-    assert racer.status == status
+def test_nothing_more_is_compiled_for_an_environment_on_the_host(hosted, status, course_of):
+    chosen = host_problem(jbrl.gymnasium.make("Catch")) if hosted else "Catch"
+    field = [rival("Q-learning", 5.0, 0.0)._replace(decision=1e-9)]
+    course = course_of(chosen, 10, field, means=(2.0,))
+    course._enter(course.racers[0])
+    assert course.racers[0].status == status
 
 
-def test_the_budget_ends_a_race_that_a_candidate_was_too_late_for():
-    chosen, clock, racers = problem("GC"), SimulatedClock(10), []
-    protocol = Protocol(chosen, chosen, 256, 0, chosen.lifetime, 0.95)
-    for name in ("BEB", "PSRL"):
-        one = Candidate(name, AGENTS[name].agent(), 1.0, 0.0, 1e-5, 8, blind=False)
-        racers.append(Racer(one, protocol, Kept(None), clock))
-    rules = {"limits": (60.0, 1e-3), "epsilon": 0.1, "confidence": 0.95}
-    course = Chooser(protocol, racers, clock=clock, **rules)  # type: ignore[arg-type]
-    clock.reading, course.played["BEB"], racers[0].status = 9.9, [np.zeros(8)], "running"
-    racers[1].status = "out of time"
+def test_the_budget_ends_a_race_that_a_candidate_was_too_late_for(course_of):
+    course = course_of("GC", 10, [rival("BEB", 1.0, 0.0), rival("PSRL", 1.0, 0.0)], kind=Racer)
+    first, second = course.racers
+    course.clock.reading, course.played["BEB"], first.status = 9.9, [np.zeros(8)], "running"
+    second.status = "out of time"
     assert course.run() == "budget" and course.needed > 10
-    racers[1].status = "over a limit"
+    second.status = "over a limit"
     assert course.run() == "epsilon"
 
 
