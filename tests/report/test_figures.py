@@ -258,10 +258,6 @@ def test_styles_of_many_elements_are_written_once():
     assert not re.search(r'<[^>]*class="[^>]*class="', text)
 
 
-def test_same_figure_same_bytes():
-    assert draw("online", one_section())[0] == draw("online", one_section())[0]
-
-
 def test_styles_differ_in_symbol_and_colour():
     names = [f"a{i}" for i in range(60)]
     found = styles([*names, "oracle"], {"oracle"})

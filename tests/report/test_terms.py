@@ -187,13 +187,6 @@ def test_an_oracle_sees_the_environment(mixed):
         assert overview(report).rows[-1].cells[0].small == f"sees the true {seen}"
 
 
-def test_agents_that_cannot_be_paired(report):
-    scores, returns = WHOLE
-    [first, _] = sections.sections(scores, returns.iloc[1:], (), rules_of(EPISODIC))
-    assert "(39 environments)" in first.note
-    assert "were not played on the same environments" in first.note
-
-
 def test_tables_beside_the_page_say_it_too():
     parts = sections.sections(*BOTH, ["Optimal"], rules_of(MIXED))
     assert [list(tables._scores_markdown(part))[1] for part in parts] == [
