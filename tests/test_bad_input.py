@@ -1,6 +1,5 @@
 """Mistakes of users: one clear message, exit code 2, no traceback, nothing lost."""
 
-import json
 import os
 import shutil
 import tempfile
@@ -67,10 +66,6 @@ IN_THE_STUDY = [
     ('"Q-learning"', '"Q-lerning"', "[[agents]] 2 … 'Q-lerning' … did you mean 'Q-learning'?"),
     ('prior = "GC"', 'prior = "GD"', "[[experiments]] 1 … prior … 'GD' … did you mean 'G"),
     ("n_environments", "n_mpds", "[study] … 'n_mpds' … did you mean 'n_mdps'?"),
-    ("epsilon", "epsilom", "[[agents]] 2 … 'epsilom' … did you mean 'epsilon'?"),
-    ("horizon = 16", "discount = 1.0", "discount = 1.0 … from 0 up to, but not including, 1"),
-    ("n_environments = 6", "n_environments = 0", "n_environments = 0 … expected an integer from 1"),
-    ("horizon = 16", 'compile = "fast"', 'compile = \'fast\' … expected "full" or "quick"'),
     ('"Random"', '"Formula"\nformula = "Q0+Q3"', "1 (Formula) … 'Q0+Q3': position 4 … 'Q3'"),
     ("horizon = 16", "horizon = = 16", "not valid TOML … line 5"),
 ]
@@ -164,12 +159,6 @@ def test_what_is_nested_deeply(study, tmp_path, case, depth):
     assert len(result.stderr) < 800
 
 
-def test_upper_limits_are_named(study, tmp_path):
-    study.write_text(STUDY.replace("n_environments = 6", f"n_mdps = {10**12}"))
-    message = "n_mdps = 1000000000000: expected an integer from 1 to 2147483647"
-    refused(call("run", study, "--out", tmp_path / "out"), "[study]", message)
-
-
 def test_a_path_that_is_too_long(study, tmp_path):
     refused(call("run", study, "--out", tmp_path / ("o" * 300)), "o" * 300, "File name too long")
     refused(call("run", study, "--out", tmp_path / ("o" * 300), "--dry-run"), "File name too long")
@@ -177,41 +166,12 @@ def test_a_path_that_is_too_long(study, tmp_path):
         refused(call(command, tmp_path / ("o" * 300)), "o" * 300, "ile name too long")
 
 
-def no_row(data: dict[str, Any]) -> None:
-    data["transition_weights"][2][1] = [0.0] * 5
-
-
-# (what is wrong in the problem's file, what the message names)
-IN_A_PROBLEM: dict[str, tuple[Callable[[dict[str, Any]], None], list[str]]] = {
-    "negative concentration": (
-        lambda d: d["transition_weights"][0][0].__setitem__(0, -1.0),
-        ["transition_weights", "-1"],
-    ),
-    "NaN concentration": (
-        lambda d: d["transition_weights"][0][0].__setitem__(0, float("nan")),
-        ["transition_weights", "nan"],
-    ),
-    "rewards of another shape": (lambda d: d["rewards"][0][0].pop(), ["rewards", "4"]),
-    "a row of zeros": (no_row, ["transition_weights", "2", "1"]),
-}
-
-
-@pytest.mark.parametrize("case", IN_A_PROBLEM)
-def test_a_problem_that_is_not_accepted(study, tmp_path, case):
-    change, texts = IN_A_PROBLEM[case]
-    data = json.loads(GC.read_text())
-    change(data)
-    (tmp_path / "mine.json").write_text(json.dumps(data))
+def test_a_problem_that_is_not_accepted(study, tmp_path):
+    (tmp_path / "mine.json").write_text(GC.read_text().replace("1.0", "-1.0", 1))
     study.write_text(STUDY.replace('test = "GC"', 'test = "mine.json"'))
     result = call("run", study, "--out", tmp_path / "out")
-    refused(result, "[[experiments]] 1 (GC): test", "mine.json", *texts)
-    refused(call("show", tmp_path / "mine.json"), "mine.json", *texts)
-
-
-def test_malformed_json_names_the_line(study, tmp_path):
-    (tmp_path / "mine.json").write_text('{\n "name": "a",\n oops\n}\n')
-    study.write_text(STUDY.replace('test = "GC"', 'test = "mine.json"'))
-    refused(call("run", study, "--out", tmp_path / "out"), "mine.json", "line 3")
+    refused(result, "[[experiments]] 1 (GC): test", "mine.json", "transition_weights", "-1")
+    refused(call("show", tmp_path / "mine.json"), "mine.json", "transition_weights", "-1")
 
 
 def test_files_that_are_not_there(study, tmp_path):
@@ -235,24 +195,10 @@ def test_a_file_is_no_directory_of_results(tmp_path, command):
         assert (hint in result.stderr) == (name == "table.csv")
 
 
-@pytest.mark.parametrize(
-    ("arguments", "texts"),
-    [
-        (["--only", "BAMCP"], ["--only 'BAMCP'", "none of the 3 units"]),
-        (["--only", "("], ["--only '('", "not a regular expression"]),
-        (["--shard", "4/3"], ["--shard '4/3'", "expected I/N"]),
-        (["--set", "n_environments=3"], ["--set 'n_environments=3'", "study.FIELD=VALUE"]),
-        (["--set", "study.n_environments=0"], ["n_environments = 0", "expected an integer from 1"]),
-    ],
-)
-def test_options_that_are_not_accepted(study, tmp_path, arguments, texts):
-    refused(call("run", study, "--out", tmp_path / "out", *arguments), *texts)
-
-
 def test_unknown_names_elsewhere():
-    refused(call("show", "Gird"), "'Gird'", "did you mean 'Grid'?")
     refused(call("show", "Nothing"), "unknown problem 'Nothing' (known: ")
     refused(call("cite", "BEBB"), "'BEBB'", "did you mean 'BEB'?")
+    refused(call("cite", "MountainCat"), "did you mean 'MountainCar'?")
 
 
 @pytest.mark.parametrize(
@@ -274,21 +220,10 @@ def contents(folder: Path) -> dict[str, bytes]:
     return {str(p.relative_to(folder)): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
 
 
-@pytest.mark.first_case_quick
-@pytest.mark.parametrize(
-    ("setting", "texts"),
-    [
-        ("study.name=other", ["name", "'tiny'", "'other'"]),
-        ("study.seed=1", ["seed", "0", "1"]),
-        ("study.n_environments=7", ["n_environments", "6", "7"]),
-        ("study.horizon=11", ["horizon", "16", "11"]),
-        ("study.discount=0.5", ["discount", "0.95", "0.5"]),
-    ],
-)
-def test_the_directory_of_another_study_is_left_alone(study, played, setting, texts):
+def test_the_directory_of_another_study_is_left_alone(study, played):
     before = contents(played)
-    result = call("run", study, "--out", played, "--set", setting)
-    refused(result, str(played), "another study", *texts)
+    result = call("run", study, "--out", played, "--set", "study.horizon=11")
+    refused(result, str(played), "another study", "horizon is 16 there and 11 in this one")
     assert contents(played) == before
 
 

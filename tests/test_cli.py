@@ -287,17 +287,11 @@ def test_an_interrupt_is_told_how_to_go_on(
 
 
 def test_formulas_in_all_layouts() -> None:
-    table = call("formulas", "F3")
-    assert len(table.stdout.splitlines()) == 1 + 43
-    assert "43 formulas (paper and its program: 43)" in table.stderr
     formulas = rows("formulas", "F3")
     assert [row["rank"] for row in formulas] == [str(i) for i in range(1, 44)]
     [ratio] = [row for row in formulas if row["text"] == "Q0/Q2"]
     assert (ratio["rpn"], ratio["size"], ratio["variables"]) == ("Q0 Q2 /", "3", "Q0 Q2")
-    assert "latex" in ratio and "latex" not in table.stdout.splitlines()[0]
-    latex = call("formulas", "F3", "--format", "latex").stdout
-    assert r" & $\frac{Q_0}{Q_2}$ \\" in latex and latex.rstrip().endswith(r"\end{tabular}")
-    assert len(rows("formulas", "F3", "--domain", "values")) == 31
+    assert "latex" in ratio and "latex" not in call("formulas", "F3").stdout.splitlines()[0]
     assert "paper: 1210, its program: 1204 to 1217" in call("formulas", "F5").stderr
 
 
@@ -325,8 +319,6 @@ def test_lists_hold_everything_that_is_registered(monkeypatch: pytest.MonkeyPatc
     kept.compare("jbrl show", {name: call("show", name).stdout for name in agents_here})
     for name in (*PROBLEMS, *own, *(f"{name}(PROBLEM)" for name in DERIVED)):
         assert f"\n{name} " in problems
-    for text in ("n_states=5, n_actions=3", "n_states=10, slip=0.0,", 'folder="",'):
-        assert f"Settings: {text}" in problems
     assert max(map(len, problems.splitlines())) <= 100
     assert "…" not in problems and "=," not in problems
     assert all(f"\n{name} " in environments for name in own)
@@ -338,13 +330,6 @@ def test_lists_hold_everything_that_is_registered(monkeypatch: pytest.MonkeyPatc
         assert row["name"] == name
         fields = dataclasses.fields(own[name].environment)
         assert set(row["parameters"]) == {f.name for f in fields if f.default is not None}
-
-
-def test_an_agent_is_shown_with_what_it_needs() -> None:
-    shown = call("show", "BEB").stdout
-    assert "  beta = 2.0: " in shown and "states by number and a Dirichlet prior" in shown
-    assert "@" in shown and "Page: docs/agents/beb.md" in shown
-    assert "searches offline" in call("show", "OPPS-DS").stdout
 
 
 def test_commands_are_completed() -> None:
@@ -365,7 +350,7 @@ def test_parameters_are_a_table_in_markdown() -> None:
     "command",
     [
         *("show GC", "show UGDL", "show Grid", "show GC --json", "show DeepSea(size=5)"),
-        *("show Pinball", "show Acrobot"),
+        *("show Pinball", "show Acrobot", "show bsuite/catch_noise/7", "show ImageBandit"),
         *("formulas F2", "formulas F3 --format latex", "formulas F2 --format md --domain values"),
         *("cite", "cite e-Greedy GC Grid", "cite BAMCP DQN DeepSea(size=4) MountainCar"),
     ],
@@ -373,15 +358,6 @@ def test_parameters_are_a_table_in_markdown() -> None:
 def test_what_is_in_the_catalogue_is_the_kept_text(command: str) -> None:
     done = call(*command.split())
     kept.compare(f"jbrl {command}", {"out": done.stdout, "err": done.stderr})
-
-
-def test_show_prints_matrices() -> None:
-    lines = call("show", "GC").stdout.splitlines()
-    assert "   1 | 1 . 1 . ." in lines
-    assert "   0 |  2  .  .  . 10" in lines
-    lines = call("show", "Grid").stdout.splitlines()  # too large for matrices
-    assert "  19 | 18 19     19        14 19     0 19" in lines
-    assert "  23 |           0:10" in lines
 
 
 @pytest.mark.parametrize("name", ["GC", "UGDL", "Grid"])
@@ -392,9 +368,6 @@ def test_show_prints_a_file_that_is_the_same_problem(name: str, tmp_path: Path) 
 
 
 def test_everything_can_be_cited() -> None:
-    assert call("cite").stdout.startswith("@software{jbrl,")
-    text = call("cite", "e-Greedy", "GC", "Grid").stdout
-    assert text.count("@article{castronovo2016,") == 1  # what several come from is told once
     agents = [n for n, entry in AGENTS.items() if entry.agent.__module__.startswith("jbrl.")]
     everything = call("cite", *agents, *PROBLEMS)
     assert everything.exit_code == 0, everything.output
@@ -531,11 +504,3 @@ def test_help_names_no_types_and_explains_every_option(words: list[str]) -> None
         assert not option.startswith("-") or re.split("[ ,]", option)[0] in text
     for other, option in re.findall(r"'jbrl ([a-z]+) (--[a-z-]+)'", section):
         assert re.search(rf"{option}\b(?!-)", call(other, "--help").stdout), option
-
-
-def test_help_of_numbers_says_what_is_accepted() -> None:
-    text = call("sensitivity", "--help").stdout
-    assert re.search(r"--groups +N>=2 ", text) and re.search(r"--seed +N>=0 ", text)
-    assert re.search(r"--minutes +X>=0 ", call("evaluate", "--help").stdout)
-    text = call("run", "--help").stdout
-    assert re.search(r"--gpus +N>=1 ", text) and re.search(r" DIR ", text)

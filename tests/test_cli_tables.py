@@ -326,21 +326,6 @@ def test_json_has_neither_nan_nor_infinity(capsys):
     assert read == [{"x": 1.5}, *[{"x": None}] * 3]
 
 
-def test_show_lists_the_settings_of_an_environment():
-    text = call("show", "DeepSea(size=5)").stdout.splitlines()
-    assert text[0] == "Deep sea (DeepSea(size=5)): observations OneHot(25) and 2 actions"
-    assert text[2] == "Lifetime, unless a study says otherwise: 10,000 episodes."
-    assert "  size = 5: N, rows and columns" in text and not [
-        line for line in text if "array" in line
-    ]
-    assert "  force = 0.001: " in call("show", "MountainCar").stdout
-
-
-def test_environments_can_be_cited():
-    assert "Jordan, Scott M." in call("cite", "MountainCar").stdout
-    assert "did you mean 'MountainCar'" in call("cite", "MountainCat").stderr
-
-
 @pytest.mark.parametrize(
     ("between", "quiet", "said"), [(0, False, 3), (1e9, False, 0), (0, True, 0)]
 )

@@ -17,7 +17,6 @@ from jbrl.base.errors import JbrlError
 from jbrl.mdp.dirichlet import distribution
 from jbrl.problems.json_format import write_json
 from jbrl.problems.problem import DirichletProblem
-from jbrl.stats.subset.fit import Folds
 from jbrl.stats.subset.study import read_plan
 from tests import kept
 from tests.stats.subset.tables import matrix, table_of
@@ -233,11 +232,6 @@ def test_models_and_scores_that_are_not_accepted(table, model, tmp_path):
     model.write_text(json.dumps({**whole, "coefficients": [1.0]}))
     message = "one number for each environment"
     refused(call("subset", "predict", model, few), "model.json", message)
-
-
-def test_folds_of_groups_need_as_many_groups():
-    with pytest.raises(JbrlError, match="at most 2, the number of groups"):
-        Folds(3, groups=("a", "b", "a"))
 
 
 @pytest.mark.slow
