@@ -248,16 +248,6 @@ def test_options_that_the_compiler_does_not_have_are_left_out():
     assert not compilation.known("xla_cpu_of_another_time", "")
 
 
-@pytest.mark.slow
-def test_one_program_serves_a_whole_grid(monkeypatch):
-    from jbrl.agents.bayes.mean_model import EpsilonGreedy
-
-    monkeypatch.setattr(compilation, "KEPT", {})  # another test may have compiled them
-    for epsilon in (0.0, 0.25, 1.0):
-        all_returns(Run(EpsilonGreedy(epsilon=epsilon), protocol(lifetime=Steps(4))))
-    assert len(compilation.KEPT) == 4, "one to draw, one to play, one to train, kept in two ways"
-
-
 @record
 class Numbers:
     ready: jax.Array  # [] bool

@@ -18,7 +18,6 @@ from jbrl.play.unit import Unit
 from jbrl.study import resume
 from jbrl.study.plan import plan
 from jbrl.study.progress import Progress
-from jbrl.study.storage.store import ResultWarning
 
 BUDGET, ROUNDS, BATCH = 900, 6, 32
 SEARCH = {"algorithm": "OPPS-DS", "space": "Q2/Q0; Q0/Q1*Q1; Q0/Q2", "budget": BUDGET, "c": 60.0}
@@ -171,15 +170,6 @@ def test_a_search_or_training_that_is_killed_goes_on(tmp_path, results, how, mon
     if kind == "trained":
         for name, value in results.learned("one", algorithm).weights.items():
             np.testing.assert_array_equal(again.learned("one", algorithm).weights[name], value)
-
-
-def test_damaged_findings_are_searched_again(tmp_path, results):
-    jbrl.run(tables(), tmp_path, only="one/")
-    (file,) = (tmp_path / "knowledge").iterdir()
-    file.write_bytes(file.read_bytes()[:-40])
-    with pytest.warns(ResultWarning, match="damaged"):
-        again = jbrl.run(tables(), tmp_path)
-    pd.testing.assert_frame_equal(findings(again), findings(results), check_exact=True)
 
 
 def test_another_budget_is_another_search(tmp_path):

@@ -299,16 +299,6 @@ def test_contract_is_checked_before_anything_is_compiled(old, new, message, writ
     assert message in str(caught.value)
 
 
-def test_a_file_that_has_changed_since_is_refused(write):
-    folder = write("coin_changed", COIN)
-    problem("coin_changed:Coin", folder)
-    write("coin_changed", COIN + "# changed\n")
-    with pytest.raises(
-        JbrlError, match=r"coin_changed\.py has changed since it was imported: start Python anew"
-    ):
-        problem("coin_changed:Coin", folder)
-
-
 @pytest.mark.parametrize(
     ("facts", "message"),
     [

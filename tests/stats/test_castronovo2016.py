@@ -377,15 +377,6 @@ def test_z_of_the_same_distribution_is_standard_normal():
     assert words[0].startswith(f"{(table['verdict'] == 'agrees').sum()} of 165 cells within 3.5")
 
 
-def test_what_does_not_belong_to_the_comparison_is_left_out_and_nothing_is_refused():
-    table = pd.DataFrame(
-        {"algorithm": ["AC", "Random"], "environment": ["Acrobot", "Acrobot"], "score": [1.0, 2.0]}
-    )
-    assert list(jordan2020.known(table)["algorithm"]) == ["AC"]
-    with pytest.raises(JbrlError, match="no score of one of the algorithms Sarsa-lambda, "):
-        jordan2020.known(table[1:])
-
-
 def test_cells_with_nan_are_named_only_where_there_are_some():
     table = scores({("AC", "Chain-10d"): [1, 2, 3], ("ppo", "mountaincar"): [1, 2]})
     assert "NaN" not in jordan2020.in_words(jordan2020.compare_cells(table))

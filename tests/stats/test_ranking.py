@@ -412,6 +412,7 @@ def test_ends_of_constant_scores_meet_in_the_score(shape):
         assert (lower <= upper).all()
     rows = evaluate(samples, ["pbp", "pbp-t"]).aggregate
     assert (rows["lower"] <= rows["score"]).all() and (rows["score"] <= rows["upper"]).all()
+    assert set(rows["rank"]) == set(rows["rank_worst"]) == {1}
 
 
 def test_the_published_absolute_value_moves_lower_ends_up():

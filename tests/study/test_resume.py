@@ -20,7 +20,7 @@ from jbrl.study import execute
 from jbrl.study.plan import plan
 from jbrl.study.resume import comparable
 from jbrl.study.storage import store
-from jbrl.study.storage.store import ResultWarning, Store
+from jbrl.study.storage.store import Store
 from tests.faults.cases import Interrupt
 
 N_MDPS = 300  # more than one device plays at once: 256
@@ -50,16 +50,6 @@ def returns(tmp_path_factory):
 
 def same(found: pd.DataFrame, expected: pd.DataFrame) -> None:
     pd.testing.assert_frame_equal(found, expected, check_exact=True)
-
-
-def test_chunks_of_seven(tmp_path, returns):
-    found = jbrl.run(tables(chunk=7), tmp_path, only=r"Random|alpha=0\.1").returns
-    same(found, returns[: 2 * N_MDPS])
-
-
-def test_fewer_mdps_are_the_first_ones(tmp_path, returns):
-    found = jbrl.run(tables(), tmp_path, overrides=["study.n_environments=9"]).returns
-    same(found, returns[returns["unit"] < 9].reset_index(drop=True))
 
 
 def test_three_shards_merged_by_copying(tmp_path, returns):
@@ -136,18 +126,6 @@ def test_interrupted_and_resumed_with_trajectories(tmp_path, returns, monkeypatc
     discounted = (moves["rewards"].astype(np.float64) * 0.95 ** np.arange(16)).sum(axis=1)
     # 16 terms that are not negative, of which each operation rounds by 2^-53 at most
     np.testing.assert_allclose(discounted, results.returns["score"], rtol=4 * 16 * 2**-53)
-
-
-def test_a_damaged_checkpoint_is_not_believed(tmp_path, returns, monkeypatch):
-    with pytest.raises(KeyboardInterrupt):
-        plan(tables(chunk=100), tmp_path, only="Random").execute(Interrupt(played=200))
-    (path,) = (tmp_path / "units").glob("*.partial.npz")
-    path.write_bytes(path.read_bytes()[:-30])
-    spy = Spy(monkeypatch)
-    with pytest.warns(ResultWarning, match="damaged"):
-        results = jbrl.run(tables(), tmp_path, only="Random")
-    assert spy.starts == [0]
-    same(results.returns, returns[:N_MDPS])
 
 
 def test_a_checkpoint_of_another_version_is_not_continued(tmp_path, returns, monkeypatch):

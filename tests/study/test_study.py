@@ -168,6 +168,8 @@ WRONG_SETTINGS: list[tuple[dict[str, Any], str]] = [
     ({"n_environments": 0}, "[study]: n_environments = 0: expected an integer from 1"),
     ({"n_environments": "20"}, "n_environments = '20': expected an integer from 1"),
     ({"n_environments": True}, "n_environments = True: expected an integer"),
+    ({"n_environments": 10**12}, "n_environments = 1000000000000: expected an integer from 1 to"),
+    ({"compile": "fast"}, 'compile = \'fast\': expected "full" or "quick"'),
     ({"discount": 1}, "discount = 1: expected a number from 0 up to, but not including, 1"),
     ({"discount": -0.1}, "discount = -0.1: expected"),
     ({"discount": float("nan")}, "discount = nan: expected"),
@@ -235,7 +237,7 @@ def test_what_is_not_accepted_is_named(table, number, changes, message):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("n_environments=3", "expected study.FIELD=VALUE"),
+        ("n_environments=3", "--set 'n_environments=3': expected study.FIELD=VALUE"),
         ("agents.epsilon=3", "expected study.FIELD=VALUE"),
         ("study.n_environments", "expected study.FIELD=VALUE"),
         ("study.n_mpds=3", "unknown field 'n_mpds' of [study]; did you mean 'n_mdps'?"),
@@ -281,9 +283,9 @@ def test_only_and_shard_choose_units():
 @pytest.mark.parametrize(
     ("only", "shard", "message"),
     [
-        ("BAMCP", None, "matches none of the 6 units"),
-        ("e-(", None, "not a regular expression"),
-        (None, "0/3", "expected I/N"),
+        ("BAMCP", None, "^--only 'BAMCP' matches none of the 6 units"),
+        ("e-(", None, "^--only .*: not a regular expression"),
+        (None, "0/3", "^--shard '0/3': expected I/N"),
         (None, "4/3", "expected I/N"),
         (None, "1-3", "expected I/N"),
     ],
@@ -353,7 +355,7 @@ def test_an_agent_of_ones_own_lies_beside_the_study(tmp_path):
 
 
 def test_results_of_an_agent_of_ones_own_are_told_apart_by_its_source(tmp_path):
-    """And by that of what it imports; neither may change once it is imported."""
+    """And by that of what it imports."""
     sources = []
     for version, value in ((1, 1), (2, 2), (3, 1)):
         text = f"import helper_{value} as helper\n" + AGENT.format(name=f"importing {version}")
@@ -364,10 +366,6 @@ def test_results_of_an_agent_of_ones_own_are_told_apart_by_its_source(tmp_path):
         assert unit.configuration["agent_source"] != hashlib.sha256(text.encode()).hexdigest()
         sources.append(unit.configuration["agent_source"])
     assert all(sources) and len(set(sources)) == 3
-    for path in (tmp_path / "helper_1.py", tmp_path / "importing_2.py"):
-        path.write_text(path.read_text() + "\n# another\n")
-        with pytest.raises(JbrlError, match=rf"{path.name} has changed since it was imported"):
-            custom("importing_1:Lazy" if "helper" in path.name else "importing_2:Lazy", tmp_path)
 
 
 @pytest.fixture(scope="module")

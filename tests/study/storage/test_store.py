@@ -123,17 +123,6 @@ def test_damaged_missing_and_foreign_results_count_as_missing(tmp_path, harm):
     assert "result of another unit" in str(warned[1].message)
 
 
-def test_shards_are_merged_by_copying_units(tmp_path):
-    merged, units = opened(tmp_path / "all")
-    for unit in units:
-        part, _ = opened(tmp_path / unit.id)
-        part.save(unit, HEADER, returns_of(unit))
-        shutil.copytree(part.units_folder, merged.units_folder, dirs_exist_ok=True)
-    assert list(merged.units()["status"]) == ["done"] * 3
-    expected = np.concatenate([returns_of(unit) for unit in units])
-    np.testing.assert_array_equal(merged.returns()["score"], expected)
-
-
 @pytest.mark.parametrize("status", ["done", "failed"])
 def test_a_result_takes_the_place_of_its_checkpoint(tmp_path, status):
     store, units = opened(tmp_path)
