@@ -13,11 +13,9 @@ import jax.numpy as jnp
 import numpy as np
 import pandas as pd
 import pytest
-from typer.testing import Result
 
 import jbrl
 import jbrl.plot
-from jbrl.agents import registry
 from jbrl.agents.deep import replay
 from jbrl.agents.opps import formulas
 from jbrl.agents.prior_trained import trained as trained_agents
@@ -30,7 +28,7 @@ from jbrl.problems.problem import DirichletProblem, EnvironmentProblem
 from jbrl.stats.evaluation import propagation, samples
 from jbrl.stats.subset.fit import Folds
 from jbrl.stats.table import check_level
-from tests.terminal import call, refused, rows
+from tests.terminal import call, refused
 
 STUDY = """
 [study]
@@ -270,43 +268,6 @@ def test_an_output_directory_that_is_a_file(study, tmp_path):
     assert (tmp_path / "out").read_text() == "mine"
 
 
-BROKEN = """
-import jbrl
-
-@jbrl.register_agent("Broken")
-class Broken(jbrl.Agent):
-    '''Fails.'''
-
-    def reset(self, key, knowledge):
-        raise RuntimeError("not today")
-"""
-
-
-def test_a_unit_that_fails_is_recorded_and_the_others_go_on(study, tmp_path, monkeypatch):
-    monkeypatch.setattr(registry, "AGENTS", dict(registry.AGENTS))
-
-    def run(name: str, program: str) -> Result:
-        (tmp_path / f"{name.lower()}.py").write_text(program.replace("Broken", name))
-        study.write_text(STUDY.replace('"Random"', f'"{name.lower()}:{name}"'))
-        return call("run", study, "--out", tmp_path / f"out-{name}")
-
-    result = run("Broken", BROKEN)
-    assert result.exit_code == 1
-    place = f"({tmp_path}/broken.py, line 9, in Broken.reset)"
-    assert f"GC/Broken seed 0: failed: RuntimeError: not today {place}" in result.stderr
-    statuses = [row["status"] for row in rows("scores", tmp_path / "out-Broken")]
-    assert statuses == ["failed", "done", "done"]
-    shown = call("scores", tmp_path / "out-Broken")
-    assert "failed: GC/Broken {} seed 0: RuntimeError: not today" in shown.stderr
-    wrong = BROKEN.replace('raise RuntimeError("not today")', "return jnp.ones(3) + jnp.ones(4)")
-    result = run("Shapes", "import jax.numpy as jnp\n" + wrong)
-    place = f"({tmp_path}/shapes.py, line 10, in Shapes.reset)"
-    shapes = f"TypeError: add got incompatible shapes for broadcasting: (3,), (4,). {place}"
-    assert f"failed: {shapes}" in result.stderr
-    result = run("Unwritten", BROKEN.replace("def reset", "def begin"))
-    assert "failed: NotImplementedError: Unwritten has no method reset" in result.stderr
-
-
 NO_DISTRIBUTION = jbrl.DirichletMDPs(-1, 1, 1)  # type: ignore[arg-type]
 
 
@@ -482,30 +443,3 @@ def test_memory_that_does_not_suffice_is_no_traceback(monkeypatch):
 
     monkeypatch.setattr("jbrl.problems.lookup.problem", starved)
     refused(call("show", "GC"), "the memory of this machine does not suffice: Unable to allocate 7")
-
-
-def test_no_scores_are_pointed_at_where_all_units_have_failed(tmp_path):
-    (tmp_path / "failing.py").write_text(FAILING)
-    study = tmp_path / "study.toml"
-    study.write_text(STUDY.replace('"Random"', '"failing:Failing"'))
-    run = ("run", study, "--out", tmp_path / "out", "--only")
-    result = call(*run, "Failing")
-    assert result.exit_code == 1 and "0 units done, 1 failed" in result.output
-    assert "See 'jbrl" not in result.output and "jbrl scores" not in result.output
-    assert "See 'jbrl scores" in call(*run, "epsilon=0.5|Failing").output
-
-
-FAILING = '''
-import jbrl
-
-
-@jbrl.register_agent("Failing in a test")
-class Failing(jbrl.Agent):
-    """Fail while it learns."""
-
-    def train(self, key, prior):
-        raise ValueError("no")
-
-    def act(self, key, state, observation):
-        return observation, state
-'''

@@ -5,12 +5,11 @@ goes on.
 import json
 
 import pytest
-from typer.testing import CliRunner
 
 from jbrl.agents import registry
-from jbrl.cli.app import app
 from jbrl.study.storage.store import Store
 from tests.faults.cases import differences, outcome
+from tests.terminal import call
 
 WRONG = '''
 """Agents that do wrong."""
@@ -43,10 +42,12 @@ class Raises(jbrl.Agent):
             raise SystemExit(3)
         if self.mode == "becomes NaN":
             return jnp.int32(0), state * jnp.nan
+        if self.mode == "adds wrongly":
+            return jnp.int32(0), jnp.ones(3) + jnp.ones(4)
         return jnp.argmax(state[x].sum(-1) + 0 * self.size).astype(jnp.int32), state
 '''
 
-MODES = '["raises", "returns NaN", "learns NaN", "leaves", "becomes NaN", "good"]'
+MODES = '["raises", "returns NaN", "learns NaN", "leaves", "becomes NaN", "adds wrongly", "good"]'
 
 
 @pytest.fixture
@@ -62,10 +63,10 @@ def wrong(study, monkeypatch):
 
 def test_they_fail_and_the_others_go_on(wrong, whole):
     out = wrong.parent / "out"
-    done = CliRunner().invoke(app, ["run", str(wrong), "--out", str(out)])
+    done = call("run", wrong, "--out", out)
     assert done.exit_code == 1
     units = Store(out).units()
-    assert list(units["status"]) == ["failed"] * 5 + ["done"] * 4
+    assert list(units["status"]) == ["failed"] * 6 + ["done"] * 4
     file = wrong.parent / f"wrong_{wrong.parent.name}.py"
     assert units["reason"][0] == f"ValueError: no idea what to do ({file}, line 25, in Raises.act)"
     assert "act returned float32[]: expected one action as a scalar int32" in units["reason"][1]
@@ -75,16 +76,22 @@ def test_they_fail_and_the_others_go_on(wrong, whole):
         f"{units['algorithm'][4]}, on MDP 0 of 'GC': its state is NaN: expected numbers or "
         "infinities"
     )
-    for mode, reason in zip(json.loads(MODES)[:5], units["reason"][:5], strict=True):
+    shapes = "TypeError: add got incompatible shapes for broadcasting: (3,), (4,)."
+    assert units["reason"][5] == f"{shapes} ({file}, line 33, in Raises.act)"
+    assert f"seed 0: {units['reason'][0]}" in call("scores", out).stderr
+    for mode, reason in zip(json.loads(MODES)[:6], units["reason"][:6], strict=True):
         assert f'(mode="{mode}", size=2.5) seed 0: failed: {reason}' in done.stderr
     shared = {name: found for name, found in outcome(out).items() if name in whole}
     assert list(differences(shared, whole)) == []
-    command = ["run", str(wrong), "--out", str(out), "--only"]
-    assert CliRunner().invoke(app, [*command, "Random|Q-learning|good"]).exit_code == 0
+    assert call("run", wrong, "--out", out, "--only", "Random|Q-learning|good").exit_code == 0
 
 
 def test_what_fails_is_told_even_when_nothing_else_is(wrong):
-    command = ["run", str(wrong), "--out", str(wrong.parent / "out"), "--quiet"]
-    done = CliRunner().invoke(app, [*command, "--only", '"raises"'])
+    """And no scores are pointed at where there are none."""
+    command = ("run", wrong, "--out", wrong.parent / "out", "--only")
+    done = call(*command, '"raises"', "--quiet")
     assert done.exit_code == 1 and done.stderr.count("\n") == 1
     assert '(mode="raises", size=2.5) seed 0: failed: ValueError' in done.stderr
+    told = call(*command, '"raises"').output
+    assert "0 units done, 1 failed" in told and "jbrl scores" not in told
+    assert "See 'jbrl scores" in call(*command, 'Random|"raises"').output
