@@ -26,15 +26,12 @@ from jbrl.problems.prior import DirichletPrior, EnvironmentPrior
 from jbrl.rollout import steps
 from jbrl.rollout.contract import (
     BAYESIAN,
-    Cost,
-    HasCost,
     OfflineSearch,
     Oracle,
     Stepwise,
     Transition,
     as_arrays,
     check_requirements,
-    cost,
 )
 from jbrl.rollout.faults import observe_key, reset_key
 from jbrl.rollout.steps import draw_inputs, play_steps
@@ -261,15 +258,6 @@ def test_a_prior_that_it_cannot_use_is_refused(name):
     else:
         with pytest.raises(JbrlError, match=f"{name} needs .*: 'elsewhere' offers "):
             check_requirements(agent, name, prior, "elsewhere")
-
-
-@every_player
-def test_what_a_decision_costs_is_finite(name):
-    prior, agent = game()[0], make(name)
-    stated = cost(agent, prior)
-    assert np.isfinite(stated.steps) and stated.steps >= 0 and stated.memory_bytes >= 0
-    assert 1 <= (stated.fewest_lanes or agent.lanes) <= agent.lanes
-    assert isinstance(agent, HasCost) or stated == Cost()
 
 
 @every_agent

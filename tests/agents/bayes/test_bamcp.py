@@ -162,29 +162,6 @@ def test_the_urn_gives_the_law_of_explicit_sampling():
         assert stats.ks_2samp(ours[name], theirs[name]).pvalue > 1e-3, name
 
 
-@pytest.mark.parametrize("name", ["GC", pytest.param("Grid", marks=pytest.mark.slow)])
-def test_transitions_that_are_impossible_are_never_simulated(name):
-    told = prior(name)
-    impossible = np.asarray(told.mdps.concentrations) == 0
-    poisoned = np.where(impossible, np.nan, told.mdps.rewards).astype(np.float32)
-    agent = as_arrays(BAMCP(simulations=40, depth=12, reuse=True))
-    state = dataclasses.replace(RESET(agent, told), rewards=jnp.asarray(poisoned.reshape(-1)))
-    _, after = ACT(agent, jax.random.key(0), state, jnp.int32(0))
-    assert np.isfinite(after.kept.statistics).all() and int(after.kept.size) > 15
-    assert not impossible.reshape(-1)[np.unique(_links(after.kept, told))].any()
-
-
-def _links(kept, told: DirichletPrior) -> np.ndarray:
-    """The transitions, numbered (x A + u) S + y, that lead to nodes of a tree rooted in state 0."""
-    n_actions, n_states = told.mdps.n_actions, told.mdps.n_states
-    states, links = [0], []
-    for link in np.asarray(kept.parents)[1 : int(kept.size)]:
-        edge, y = divmod(int(link), n_states)
-        links.append((states[edge // n_actions] * n_actions + edge % n_actions) * n_states + y)
-        states.append(y)
-    return np.array(links)
-
-
 def test_no_tree_is_kept_from_one_episode_to_the_next():
     agent, told = as_arrays(BAMCP(simulations=40, depth=12, reuse=True)), prior("GC")
     new, x = RESET(agent, told), jnp.int32(0)

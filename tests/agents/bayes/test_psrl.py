@@ -211,9 +211,3 @@ def test_samples_that_cannot_fit_in_memory_are_refused_before_anything_is_compil
             said = f"{type(agent).__name__}: capacity for 1048576 samples"
             with pytest.raises(JbrlError, match=said):
                 refused(prior_of("Grid"))
-
-
-def test_costs_grow_with_the_samples():
-    few, many = (SBOSS(epsilon=e, max_samples=64).cost(prior_of("GC")) for e in (0.1, 0.01))
-    assert many.steps > few.steps > 0 and many.memory_bytes == few.memory_bytes > 0
-    assert many.fewest_lanes == 1

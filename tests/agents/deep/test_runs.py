@@ -184,9 +184,6 @@ def test_a_network_too_large_for_memory_is_refused_before_it_is_drawn():
             jax.eval_shape(agent(hidden_width=20_000).reset, jax.random.key(0), prior)
 
 
-AGENTS = (DQN(), BootDQN(), ActorCritic(), RecurrentActorCritic(), PPO())
-
-
 @pytest.mark.slow
 def test_learning_rates_that_are_drawn_for_each_lifetime_play_problems_without_episodes():
     """Draws that are too low to learn play otherwise than the default."""
@@ -203,16 +200,6 @@ def test_learning_rates_that_are_drawn_for_each_lifetime_play_problems_without_e
 @functools.cache
 def prior(name: str) -> Prior:
     return problem(f"bsuite/{name}/0").prior(Episodes(10), 0.99)
-
-
-@pytest.mark.parametrize("agent", AGENTS, ids=lambda agent: type(agent).__name__)
-def test_wider_networks_and_longer_observations_cost_more(agent):
-    here = cost(agent, prior("catch"))
-    assert here.steps > 0 and here.memory_bytes > 0
-    wider = dataclasses.replace(agent, hidden_width=2 * agent.hidden_width)
-    for more in (cost(wider, prior("catch")), cost(agent, prior("mnist"))):
-        assert more.steps > here.steps
-        assert more.memory_bytes > here.memory_bytes
 
 
 def test_sizes_of_updates():
