@@ -90,8 +90,6 @@ class Twin:
     learns: bool = True
     reuse: bool = False
     final: str = "mean"
-    # default: the urn; else of (agent, number of the simulation)
-    next_states: Callable[["Twin", int], Callable] | None = None
 
     def __post_init__(self) -> None:
         self.counts, self.rewards = self.counts.astype(F), self.rewards.astype(F)
@@ -104,8 +102,7 @@ class Twin:
         if not self.reuse:
             self.root = new_node(self.n_actions)
         for k in range(self.simulations):
-            draw = self.next_states(self, k) if self.next_states else Urn(self.counts)
-            self.simulate(self.root, x, k, 0, key, draw)
+            self.simulate(self.root, x, k, 0, key, Urn(self.counts))
         worth = self.root.means if self.final == "mean" else self.root.visits
         return one_of_the_best(worth, word(key, WORD - 1))
 
