@@ -52,13 +52,9 @@ algorithm = "Q-learning"
 alpha = [0.0, 0.5]
 """
 CHOICE = "return jbrl.sampling.choose_maximiser(worth, jbrl.sampling.uniforms(key)[0]), state"
-BONUS = (
-    'bonus: float = jbrl.parameter(1.0, "worth of an action never tried, in units of return", '
-    "low=0)"
-)
 # What is changed in the file, and the message that follows. The study is refused, or its
 # unit fails.
-REFUSED_AGENTS = [
+AGENT_MISTAKES = [
     (
         "@jbrl.register_agent",
         "# ",
@@ -67,23 +63,8 @@ REFUSED_AGENTS = [
             "the class"
         ),
     ),
-    (
-        BONUS,
-        "bonus: float",
-        (
-            "'curious_q:CuriousQ': field 'bonus' has no default: expected bonus: float = "
-            'parameter(0.1, "what it means")'
-        ),
-    ),
     # in the study
     ("", "bonus = -1.0", "(curious_q:CuriousQ): bonus = -1.0: expected a number from 0"),
-    (
-        CHOICE,
-        "return jnp.int32(__import__('random').randrange(3)), state",
-        "curious_q:CuriousQ: act uses random numbers or times of the host",
-    ),
-]
-FAILED_AGENTS = [
     (
         CHOICE,
         "return jnp.int32(0)",
@@ -96,19 +77,8 @@ FAILED_AGENTS = [
     ),
     (
         CHOICE,
-        "return worth.max(), state",
-        "CuriousQ.act returned float32[]: expected one action as a scalar int32",
-    ),
-    (
-        CHOICE,
         "return jnp.int32(7), state",
         "CuriousQ, on MDP 0 of 'GC': chose an action outside 0..2",
-    ),
-    ("return Table(q, ", "return Table(jnp.nan * q, ", "CuriousQ.train returned NaN in .q"),
-    (
-        CHOICE,
-        "return jnp.int32(0), Table(jnp.nan * state.q, state.visits, state.discount)",
-        "CuriousQ, on MDP 0 of 'GC': NaN in .q of its state: expected numbers or infinities",
     ),
     (
         "Table(state.q.at[x, action].add(rate * error)",
@@ -120,30 +90,12 @@ FAILED_AGENTS = [
 # What stands in the file, what stands there instead, the message.
 TRACED = [
     (
-        '@jbrl.register_environment("Corridor")',
-        "",
-        'is not registered: write @register_environment("Corridor") above the class',
-    ),
-    (
         ", static=True",
         "",
         (
             ": spec.observation = Discrete(n=array(6, dtype=int32)): expected n to be an integer "
             "from 1 to 2147483647, made of static fields"
         ),
-    ),
-    (
-        "self.wind * jax.random.uniform(key)",
-        "jnp.zeros(2)",
-        (
-            ": perturb returned another structure or other shapes: expected those of the "
-            "environment itself"
-        ),
-    ),
-    (
-        "jbrl.Spec(jbrl.Discrete(self.length)",
-        "jbrl.Spec(jbrl.Box((1,))",
-        ": reset returned an observation int32[]: expected float32[1], as spec says (Box(1,))",
     ),
     (
         "state.steps + 1",
@@ -165,21 +117,10 @@ TRACED = [
     ),
 ]
 NAMED = [
-    ("(length=1)", ": length = 1: expected an integer from 2 up to 1000"),
-    ("(lenght=8)", ": unknown parameter 'lenght'; did you mean 'length'? (known: length, wind)"),
+    ("(lenght=8)", ": unknown parameter 'lenght'; did you mean 'length'? (known: length, wind)")
 ]
 # Numbers depend on the random numbers of JAX: they are not compared.
 PLAYED = [
-    (
-        "jnp.float32(-1)",
-        "jnp.where(after.steps > 2, jnp.nan, -1.0)",
-        ", lifetime 0, step 8 (episode 1): the reward is not a finite number",
-    ),
-    (
-        "jbrl.Step(cell, ",
-        "jbrl.Step(cell + 1, ",
-        ", lifetime 0, step 58 (episode 2): the observation is NaN, infinite or out of range",
-    ),
     (
         "arrived, too_long",
         "arrived, arrived",
@@ -187,15 +128,7 @@ PLAYED = [
             ", lifetime 0, step 58 (episode 2): the episode is both terminated and truncated: "
             "expected one of them at most"
         ),
-    ),
-    (
-        "arrived, too_long",
-        "arrived & False, too_long & False",
-        (
-            ", lifetime 0, step 100000 (episode 1): no end after 100000 steps: expected "
-            "terminated or truncated before, or max_steps of the lifetime to be higher"
-        ),
-    ),
+    )
 ]
 AGENT_PROGRAM = """
 import json, sys
@@ -342,8 +275,7 @@ def test_what_it_needs_is_said_where_it_is_not_offered():
 @pytest.mark.slow
 def test_mistakes_of_agents_are_said_as_the_page_says(tmp_path):
     source = text_of("examples/curious_q.py")
-    cases = [*REFUSED_AGENTS, *FAILED_AGENTS]
-    for number, (old, new, _) in enumerate(cases):
+    for number, (old, new, _) in enumerate(AGENT_MISTAKES):
         assert old in source
         changed = source.replace(old, new) if old else source
         (tmp_path / f"changed{number}.py").write_text(
@@ -351,11 +283,11 @@ def test_mistakes_of_agents_are_said_as_the_page_says(tmp_path):
         )
         study = f'{AGENT_STUDY}algorithm = "changed{number}:CuriousQ"\n{"" if old else new}\n'
         (tmp_path / f"changed{number}.toml").write_text(study, encoding="utf-8")
-    found = json.loads(run("-c", AGENT_PROGRAM, len(cases), folder=tmp_path))
-    for number, (text, (_, _, message)) in enumerate(zip(found, cases, strict=True)):
+    found = json.loads(run("-c", AGENT_PROGRAM, len(AGENT_MISTAKES), folder=tmp_path))
+    for number, (text, (_, _, message)) in enumerate(zip(found, AGENT_MISTAKES, strict=True)):
         assert message in text.replace(f"CuriousQ{number}", "CuriousQ")
     shown = shown_messages("write-your-own-agent.md")
-    assert shown and shown <= {message for _, _, message in cases}
+    assert shown and shown <= {message for _, _, message in AGENT_MISTAKES}
 
 
 @pytest.mark.slow
