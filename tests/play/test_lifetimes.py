@@ -9,7 +9,6 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jbrl.agents.complete import build
 from jbrl.agents.registry import AGENTS
 from jbrl.base.errors import JbrlError
 from jbrl.base.pytree import record
@@ -156,17 +155,6 @@ def test_interrupted_after_any_call_and_taken_up_on_other_devices(expected, devi
 def test_memory_does_not_grow_with_the_lifetime():
     short, long = run_of(), run_of(lifetime=Episodes(10**6))
     assert short.bytes_per_device == long.bytes_per_device > 0
-
-
-@pytest.mark.slow
-def test_complete_agents_draw_for_each_lifetime():
-    agent, _ = build(AGENTS["Sarsa"].agent, {"alpha": {"log_uniform": [0.001, 0.1]}}, "here")
-    fixed = run_of(20, alpha=0.1)
-    run = make_run(agent, fixed.protocol)
-    run.prepare()
-    found = scores(run)
-    assert np.unique(found).size > 10
-    assert not np.array_equal(scores(fixed), found)
 
 
 @pytest.mark.slow
