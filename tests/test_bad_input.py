@@ -75,6 +75,7 @@ IN_AN_AGENT = [
     ('"BFS3"\ndepth = 0', "(BFS3) … depth = 0 … from 1"),
     ('"BFS3"\nsamples = 0', "(BFS3) … samples = 0 … from 1"),
     ('"BFS3"\ntrajectories = 1000000\nsamples = 1', "BFS3 in experiment 'GC' … MiB for one tree"),
+    ('"OPPS-DS"\nspace = ""', "(OPPS-DS) … empty space … F1, F2, F3"),
     ('"OPPS-DS"\nbudget = [50, 0]', "(OPPS-DS) … budget = 0 … expected an integer from 1"),
     ('"OPPS-DS"\nspace = "Q0; 1/(Q1-Q1)"', "(OPPS-DS) … '1/(Q1-Q1)' … undefined at every point"),
 ]

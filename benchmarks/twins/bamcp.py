@@ -90,6 +90,8 @@ class Twin:
     learns: bool = True
     reuse: bool = False
     final: str = "mean"
+    # default: the urn; else of (agent, number of the simulation)
+    next_states: Callable[["Twin", int], Callable] | None = None
 
     def __post_init__(self) -> None:
         self.counts, self.rewards = self.counts.astype(F), self.rewards.astype(F)
@@ -102,7 +104,8 @@ class Twin:
         if not self.reuse:
             self.root = new_node(self.n_actions)
         for k in range(self.simulations):
-            self.simulate(self.root, x, k, 0, key, Urn(self.counts))
+            draw = self.next_states(self, k) if self.next_states else Urn(self.counts)
+            self.simulate(self.root, x, k, 0, key, draw)
         worth = self.root.means if self.final == "mean" else self.root.visits
         return one_of_the_best(worth, word(key, WORD - 1))
 

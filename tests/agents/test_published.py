@@ -21,17 +21,18 @@ from jbrl.agents.published import (
     TruncatedBEB,
     UnnormalisedSoftMax,
 )
-from jbrl.agents.scripted import LARGEST, POLICIES, Scripted, View
+from jbrl.agents.scripted import LARGEST, POLICIES, Random, Scripted, View
 from jbrl.base.errors import JbrlError
 from jbrl.environments import bsuite_tasks
 from jbrl.environments.bsuite_cartpole import BsuiteCartPole, BsuiteCartPoleSwingup
 from jbrl.environments.images import ImageBandit
+from jbrl.environments.spec import Episodes
 from jbrl.environments.walks import Chain
 from jbrl.mdp.dirichlet import DirichletMDPs
 from jbrl.play.play import play
 from jbrl.problems.lookup import problem
 from jbrl.problems.prior import DirichletPrior
-from jbrl.rollout.contract import as_arrays
+from jbrl.rollout.contract import as_arrays, check_requirements
 from tests.reference.trajectories import (
     KEY,
     decisions,
@@ -109,6 +110,13 @@ def test_sboss_dreads_states_without_uncertainty():
         and (values[~certain] > 1.001 * PADDING / 0.05).all()
         and (values < 0).all()
     )
+
+
+@pytest.mark.slow
+def test_soft_max_plays_action_0_at_every_temperature():
+    for tau in (0.05, 25.0):
+        for _, steps in decisions(UnnormalisedSoftMax(tau), "GC", n_environments=8, horizon=30):
+            assert all(u == 0 for _, u, *_ in steps)
 
 
 def test_soft_max_compares_unnormalised_weights():
@@ -285,6 +293,15 @@ def test_rules_by_hand():
         scaled = [x / pole.x_threshold, x_dot / pole.x_threshold]
         seen = [*scaled, math.sin(theta), math.cos(theta), theta_dot, 0]
         assert action(pole, seen) == expected
+
+
+def test_random_needs_nothing_but_actions():
+    agent, prior = Random(), problem("Catch").prior(Episodes(3), 1.0)
+    check_requirements(agent, "Random", prior, "Catch")
+    state, observation = agent.reset(KEY, agent.train(KEY, prior)), jnp.zeros((10, 5))
+    keys = jax.random.split(KEY, 100)
+    actions = jax.jit(jax.vmap(lambda key: agent.act(key, state, observation)[0]))(keys)
+    assert actions.dtype == jnp.int32 and set(np.asarray(actions).tolist()) == {0, 1, 2}
 
 
 def test_other_environments_are_refused():

@@ -25,6 +25,14 @@ from tests.bayes_optimal.exact import PRIORS, exact, problem
 SLOW = pytest.mark.slow
 
 
+def test_the_whole_lifetime_is_exact():
+    two = problem(PRIORS["fractions"])
+    found = jbrl.bound(two, discount=0.9, horizon=5, decisions=5)
+    value = exact(two.mdps, 0.9, 5)
+    assert (found.lower, found.upper) == pytest.approx((value, value), abs=1e-6)
+    assert found.confidence == 1
+
+
 def test_the_horizon_needs_no_estimate_however_far_it_is(monkeypatch):
     monkeypatch.setattr(plans, "MOST_DECISIONS", 2)
     two = problem(PRIORS["fractions"])
@@ -219,6 +227,14 @@ def test_what_a_study_has_found_may_earn_the_lower_end(tmp_path):
     refused = CliRunner().invoke(app, ["bound", "GDL", *asked])
     assert refused.exit_code == 2
     assert "nothing was found or trained on GDL" in refused.stderr
+
+
+def test_the_command_prints_text():
+    result = CliRunner().invoke(
+        app, ["bound", "GC(n_states=2,n_actions=2)", "--horizon", "2", "--decisions", "2"]
+    )
+    assert "Bayes-optimal value" in result.stdout
+    assert "exact" in result.stdout
 
 
 @pytest.mark.parametrize("by", ["memory", "budget"])

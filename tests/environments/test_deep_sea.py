@@ -8,6 +8,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from jax import lax
 from scipy import stats
 
@@ -179,6 +181,17 @@ def test_best_return_is_that_of_the_paper():
         assert not played.metrics["total_bad_episodes"].any()
 
 
+def test_best_mean_return_of_the_stochastic_game_is_that_of_the_paper():
+    """(1 - 1/N)^(N - 1) - 0.01, mean of 440 episodes: 4.5 standard errors, false-alarm rate
+    below 1e-5.
+    """
+    log = best(DeepSea(N, stochastic=True, randomize_actions=False))
+    returns = np.concatenate([episodes(lane(log, i))[1] for i in range(LANES)])
+    assert len(returns) == LANES * 110
+    error = returns.std(ddof=1) / np.sqrt(len(returns))
+    assert abs(returns.mean() - ((1 - 1 / N) ** (N - 1) - 0.01)) < 4.5 * error
+
+
 def test_noise_is_standard_normal():
     """Kolmogorov-Smirnov test, false-alarm rate 1e-4."""
     environment = as_arrays(DeepSea(N, stochastic=True, randomize_actions=False))
@@ -209,3 +222,23 @@ def test_map_passes_through_jax_unharmed():
     np.testing.assert_array_equal(several.mapping[1], action_mapping(12, 4))
     other = dataclasses.replace(environment, mapping_seed=4, mapping=None)
     np.testing.assert_array_equal(other.mapping, action_mapping(12, 4))
+
+
+word = st.integers(0, 2**32 - 1)
+
+
+@given(st.data(), st.booleans(), st.integers(0, 1), st.tuples(word, word), st.booleans())
+def test_one_step_goes_down_one_row(data, stochastic, action, words, bad):
+    row = data.draw(st.integers(0, N - 1))
+    column = data.draw(st.integers(0, row))
+    key = jax.random.wrap_key_data(np.array(words, np.uint32))
+    state = DeepSeaState(np.int32(row), np.int32(column), np.bool_(bad), np.bool_(False))
+    sea = as_arrays(DeepSea(N, stochastic=stochastic))
+    after, step = STEP(sea, key, state, np.int32(action))
+    assert int(after.row) == row + 1
+    assert 0 <= int(after.column) <= N - 1
+    assert abs(int(after.column) - column) <= 1
+    assert bool(after.bad) >= bad
+    assert bool(step.terminated) == (row == N - 1)
+    assert int(step.observation) == (-1 if row == N - 1 else (row + 1) * N + int(after.column))
+    assert np.isfinite(step.reward)

@@ -12,10 +12,17 @@ import numpy as np
 import pytest
 
 from jbrl.base.errors import JbrlError
-from jbrl.environments.bsuite_cartpole import BsuiteCartPole, last_step, move, start
-from jbrl.environments.bsuite_tasks import DiscountingChain, UmbrellaChain
+from jbrl.environments.bsuite_cartpole import (
+    BsuiteCartPole,
+    BsuiteCartPoleSwingup,
+    last_step,
+    move,
+    start,
+)
+from jbrl.environments.bsuite_tasks import DiscountingChain, MemoryChain, UmbrellaChain
 from jbrl.environments.environment import as_arrays
 from jbrl.environments.images import IMAGES, LABELS, ImageBandit, digits, read_idx
+from jbrl.environments.mountain_car import BsuiteMountainCar
 from jbrl.problems.lookup import problem
 
 
@@ -125,6 +132,24 @@ def lived(environment, action, steps, seed=0):
         return first, jax.lax.scan(one, state, keys)[1]
 
     return jax.tree.map(np.asarray, live(first_key))
+
+
+@pytest.mark.parametrize(
+    ("environment", "action", "end"),
+    [
+        (BsuiteMountainCar(), 1, 1000),
+        (DiscountingChain(), 0, 100),
+        (BsuiteCartPoleSwingup(), 1, 1001),
+        (MemoryChain(9), 0, 10),
+        (UmbrellaChain(7), 0, 7),
+    ],
+    ids=lambda v: type(v).__name__,
+)
+def test_a_running_out_of_time_terminates(environment, action, end):
+    _, log = lived(environment, action, end)
+    assert log.terminated[end - 1]
+    assert not log.terminated[: end - 1].any()
+    assert not log.truncated.any()
 
 
 def test_no_chain_is_chosen_before_the_first_action():

@@ -1,4 +1,6 @@
-"""Mountain car: a twin in double precision, the drawn force, and how a car swings up."""
+"""Mountain car: a twin in double precision, the drawn force, and what the engine can and
+cannot do.
+"""
 
 import jax
 import numpy as np
@@ -12,6 +14,7 @@ from tests.environments import playing
 from tests.environments.playing import LANES, SHORT, episodes, lane, one_step, uniforms
 
 KEY = jax.random.key(0)
+many_steps = jax.jit(jax.vmap(one_step, in_axes=(None, None, 0, 0)))
 
 
 def twin_step(x, v, u, k):
@@ -83,6 +86,18 @@ def test_swinging_up_takes_as_many_steps_as_in_double_precision():
         assert 80 < steps < 250
 
 
+@pytest.mark.parametrize("action", range(3))
+def test_the_engine_is_too_weak_for_a_constant_push(action):
+    lanes, keys = playing.lifetimes(MountainCar())
+    log = playing.on_host(
+        playing.together(lanes, keys, np.full((LANES, playing.T), action, np.int32))[1]
+    )
+    for i in range(LANES):
+        lengths, returns, _ = episodes(lane(log, i))
+        assert list(lengths) == [5000]
+        assert list(returns) == [-5000]
+
+
 @given(
     st.floats(-1.2, 0.5, exclude_max=True),
     st.floats(-0.07, 0.07),
@@ -98,3 +113,13 @@ def test_state_stays_in_its_ranges(position, velocity, action, steps):
     assert x > np.float32(-1.2) or v == 0
     assert bool(step.terminated) == (x >= 0.5 or steps == 4999)
     assert (float(after.position), float(after.velocity)) == (x, v)
+
+
+@given(st.floats(-1.1, 0.4), st.floats(-0.05, 0.05))
+def test_more_push_means_more_speed(position, velocity):
+    state = MountainCarState(
+        np.full(3, position, np.float32), np.full(3, velocity, np.float32), np.zeros(3, np.int32)
+    )
+    actions = np.arange(3, dtype=np.int32)
+    after = many_steps(as_arrays(MountainCar()), KEY, state, actions)[1].observation
+    assert (np.diff(np.asarray(after)[:, 1]) > 0).all()

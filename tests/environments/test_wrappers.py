@@ -143,6 +143,15 @@ def test_every_step_is_that_of_a_slow_twin(initial_state):
         assert not played.step.truncated.any()
 
 
+def test_first_state_is_uniform_where_none_is_given():
+    """Chi-square test, false-alarm rate 1e-4."""
+    environment = table(-1)
+    states = jax.jit(jax.vmap(lambda key: environment.reset(key)[0]))(
+        jax.random.split(jax.random.key(2), 10_000)
+    )
+    assert stats.chisquare(np.bincount(np.asarray(states), minlength=S)).pvalue > 1e-4
+
+
 DRAWS = 5000
 LINKS = ("mass_1", "length_1", "mass_2", "length_2")
 CART = {"pole_mass": (0.025, 0.25), "half_length": (0.1, 1.0), "cart_mass": (0.1, 5.0)}

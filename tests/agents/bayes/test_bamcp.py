@@ -7,8 +7,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from scipy import stats
 
-from benchmarks.twins.bamcp import Twin
+from benchmarks.twins.bamcp import Twin, nodes
 from jbrl.agents.registry import check_agent
 from jbrl.agents.search import uct
 from jbrl.agents.search.bamcp import BAMCP
@@ -17,7 +18,8 @@ from jbrl.mdp.dirichlet import distribution
 from jbrl.problems.lookup import problem
 from jbrl.problems.prior import DirichletPrior
 from jbrl.rollout.contract import as_arrays
-from tests.reference.trajectories import KEY, transition
+from jbrl.rollout.steps import discounted
+from tests.reference.trajectories import KEY, draw_all, play_all, transition
 
 RESET = jax.jit(lambda agent, told: agent.reset(KEY, told))
 ACT = jax.jit(lambda agent, key, state, x: agent.act(key, state, x))
@@ -109,6 +111,57 @@ def test_agrees_with_its_twin_decision_by_decision(name, noise, parameters):
         play_both(prior(name, noise), 15, seed, **parameters)
 
 
+def explicit(twin: Twin, k: int):
+    """Next states from an MDP drawn at the beginning of simulation `k`, as the published
+    program does.
+    """
+    rng = np.random.default_rng((twin.seed, k))
+    rows = rng.standard_gamma(np.maximum(twin.counts, 1e-30)) * (twin.counts > 0)
+    cdf = np.cumsum(rows / rows.sum(-1, keepdims=True), axis=-1)
+    return lambda x, u, uniform: min(int((cdf[x, u] <= rng.random()).sum()), twin.n_states - 1)
+
+
+@pytest.mark.slow
+def test_the_urn_gives_the_law_of_explicit_sampling():
+    # Five two-sample tests at 1 in 1,000 each: false alarm rate 0.5 %.
+    n, simulations, depth = 3000, 12, 6
+    agent = as_arrays(BAMCP(simulations=simulations, depth=depth, reuse=True, rollout="uniform"))
+    told = DirichletPrior(TINY, jnp.float32(0.95), 10)
+    _, after = ACTS(
+        agent, jax.random.split(jax.random.key(5), n), agent.reset(KEY, told), jnp.int32(0)
+    )
+    root = np.asarray(after.kept.statistics[:, :4]).reshape(n, 2, 2)
+    # The child at (action 0, state 0) has as many visits as its own actions together.
+    where = np.asarray(after.kept.parents) == 0
+    children = np.asarray(after.kept.statistics).reshape(n, -1, 4)[:, :, ::2].sum(-1)
+    ours = {"visits": root[:, 0, 0], "means 0": root[:, 0, 1], "means 1": root[:, 1, 1]}
+    ours |= {"child": (children * where).sum(1), "size": np.asarray(after.kept.size)}
+    theirs: dict[str, list] = {name: [] for name in ours}
+    for seed in range(n):
+        budget = {"simulations": simulations, "depth": depth}
+        arrays = np.asarray(CONCENTRATIONS), np.asarray(REWARDS)
+        twin = Twin(*arrays, **budget, learns=False, next_states=explicit)
+        twin.seed = seed
+        twin.act((seed, 0), 0)
+        child = twin.root.children.get((0, 0))
+        numbers = (
+            twin.root.visits[0],
+            *twin.root.means[:2],
+            0 if child is None else child.visits.sum(),
+            sum(1 for _ in nodes(twin.root)),
+        )
+        for name, value in zip(ours, numbers, strict=True):
+            theirs[name].append(value)
+    for name in ("visits", "child", "size"):
+        values = np.unique(np.concatenate([ours[name], theirs[name]]))
+        samples = [np.asarray(ours[name]), np.asarray(theirs[name])]
+        table = np.array([[(sample == v).sum() for v in values] for sample in samples])
+        table = table[:, table.sum(0) >= 10]
+        assert table.shape[1] > 2 and stats.chi2_contingency(table).pvalue > 1e-3, name
+    for name in ("means 0", "means 1"):
+        assert stats.ks_2samp(ours[name], theirs[name]).pvalue > 1e-3, name
+
+
 def test_no_tree_is_kept_from_one_episode_to_the_next():
     agent, told = as_arrays(BAMCP(simulations=40, depth=12, reuse=True)), prior("GC")
     new, x = RESET(agent, told), jnp.int32(0)
@@ -121,6 +174,28 @@ def test_no_tree_is_kept_from_one_episode_to_the_next():
             for kept in (after.kept, new.kept)
         )
         assert (found.statistics == other.statistics).all() == ended
+
+
+def returns(simulations: int, n: int = 1600) -> np.ndarray:
+    agent = as_arrays(BAMCP(simulations, TINY_HORIZON, 1.0, max_simulations=512))
+    prior = DirichletPrior(TINY, jnp.float32(TINY_DISCOUNT), TINY_HORIZON)
+    numbers = jnp.arange(n, dtype=jnp.int32)
+    inputs = draw_all(prior, jax.random.key(2), numbers, unit=False)
+    moves = play_all(agent, prior, jax.random.key(2), inputs)
+    return discounted(np.asarray(moves.rewards), TINY_DISCOUNT)
+
+
+@pytest.mark.slow
+def test_improves_with_simulations_up_to_the_bayes_optimal_return():
+    optimum = max(bayes_optimal(tuple(np.ravel(CONCENTRATIONS).tolist()), 0, TINY_HORIZON))
+    few, more, many = returns(1), returns(20), returns(500)
+    error = many.std(ddof=1) / np.sqrt(len(many))
+    # Within 4 standard errors: false alarm rate 6e-5. The allowance of 1 % is for what 500
+    # simulations lack.
+    assert optimum * 0.99 - 4 * error < many.mean() < optimum + 4 * error
+    for worse, better in ((few, more), (few, many)):
+        gain = better - worse  # on the same MDPs
+        assert gain.mean() > 4 * gain.std(ddof=1) / np.sqrt(len(gain))
 
 
 def test_chooses_the_bayes_optimal_action_wherever_it_matters():
@@ -143,6 +218,21 @@ def test_chooses_the_bayes_optimal_action_wherever_it_matters():
     # none of 560 with four keys: at a rate of 1 in 1,000, more than 2 of 140 come in 0.04 % of all
     # runs
     assert wrong <= 2
+
+
+@pytest.mark.slow
+def test_capacity_does_not_change_what_is_done():
+    told, keys = prior("GC"), jax.random.split(jax.random.key(1), 20)
+    small, large = (
+        as_arrays(BAMCP(simulations=30, max_simulations=m, max_depth=d))
+        for m, d in ((0, 0), (500, 200))
+    )
+    assert (large.max_simulations, large.max_depth) == (500, 200)
+    one, other = (
+        ACTS(agent, keys, agent.reset(KEY, told), jnp.int32(0))[0] for agent in (small, large)
+    )
+    np.testing.assert_array_equal(one, other)
+    assert len(set(np.asarray(one).tolist())) > 1
 
 
 def test_scaling_multiplies_exploration_by_the_range_of_returns():

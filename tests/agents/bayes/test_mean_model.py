@@ -10,20 +10,33 @@ import pytest
 from benchmarks.twins import agents as twins
 from benchmarks.twins import planner
 from jbrl import play
-from jbrl.agents.bayes.mean_model import BEB, VDBE, EpsilonGreedy, Optimal, SoftMax, boltzmann
+from jbrl.agents.bayes.mean_model import (
+    BEB,
+    VDBE,
+    Belief,
+    EpsilonGreedy,
+    Optimal,
+    SoftMax,
+    boltzmann,
+)
 from jbrl.agents.complete import Complete, is_oracle
 from jbrl.agents.registry import AGENTS
 from jbrl.agents.scripted import Random
+from jbrl.base.pytree import record
+from jbrl.environments.environment import Tabular
 from jbrl.mdp import incremental
 from jbrl.mdp.dirichlet import DirichletMDPs, distribution
+from jbrl.mdp.mdp import MDP
 from jbrl.mdp.planning import GREATEST_DISCOUNT
 from jbrl.problems.lookup import problem
 from jbrl.problems.prior import DirichletPrior
-from jbrl.rollout.contract import as_arrays
+from jbrl.rollout.contract import Agent, Stepwise, as_arrays
 from tests.reference.trajectories import (
     KEY,
     decisions,
     disagreements,
+    draw_all,
+    play_all,
     prior_of,
     transition,
     true_mdp,
@@ -66,6 +79,57 @@ def test_the_twin_of_optimal_decides_alike(test):
         assert disagreements(steps, twins.Optimal(*true_mdp(test, index))) == []
 
 
+@record
+class InStep(Agent[Belief, Belief]):
+    """The same, but learning by `observe`, so that all lanes wait for the slowest."""
+
+    base: EpsilonGreedy
+
+    def train(self, key, prior):
+        return self.base.train(key, prior)
+
+    def reset(self, key, knowledge):
+        return self.base.reset(key, knowledge)
+
+    def act(self, key, state, observation):
+        return self.base.act(key, state, observation)
+
+    def observe(self, key, state, transition):
+        return self.base.observe(key, state, transition)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("test", ["GC", "GDL"])
+def test_own_pace_or_in_step_is_the_same(test):
+    # as many decisions and MDPs as above: the same program
+    agents, prior = (EpsilonGreedy(0.2), InStep(EpsilonGreedy(0.2))), prior_of(test, 80)
+    assert [isinstance(agent, Stepwise) for agent in agents] == [True, False]
+    inputs = draw_all(prior, KEY, jnp.arange(24, dtype=jnp.int32))
+    own_pace, in_step = (play_all(as_arrays(agent), prior, KEY, inputs) for agent in agents)
+    jax.tree.map(np.testing.assert_array_equal, own_pace, in_step)
+
+
+@pytest.mark.first_case_quick
+@pytest.mark.parametrize(
+    ("epsilon", "least", "most"), [(0.5, 0.25, 0.41), (0.0, 0, 0), (1.0, 0.59, 0.75)]
+)
+def test_how_often_e_greedy_explores(epsilon, least, most):
+    """Three actions: a random one is not the greedy one two thirds of the time.
+
+    24 x 80 decisions, of which ties are left out: at least 400; then a share is off by 0.08 with
+    probability below 0.002 (three limits, one of them exact)."""
+    explored = certain = 0
+    for _, steps in decisions(EpsilonGreedy(epsilon), "UGC", "GC"):
+        twin = planner.EpsilonGreedy(problem("UGC").mdps, 0.0)
+        for x, u, y, _, _ in steps:
+            second, first = np.sort(twin.q[x])[-2:]
+            if first - second > 1e-4 * twin.q.max():
+                certain, explored = certain + 1, explored + (twin.q[x].argmax() != u)
+            twin.observe(x, u, y)
+    assert certain > 400
+    assert least <= explored / certain <= most
+
+
 @pytest.mark.first_case_quick
 @pytest.mark.parametrize(
     ("values", "tau", "expected"),
@@ -85,6 +149,17 @@ def test_probabilities_of_soft_max(values, tau, expected):
     values = jnp.array([values], jnp.float32)
     plan = jax.jit(incremental.solve)(jnp.ones((1, values.size, 1)), values, jnp.float32(0))
     np.testing.assert_allclose(jax.jit(boltzmann)(plan, jnp.int32(0), tau), expected, atol=7e-5)
+
+
+@pytest.mark.slow
+def test_cold_soft_max_is_greedy():
+    cold, greedy = (
+        play(agent, prior="GC", n_environments=500).returns
+        for agent in (SoftMax(1e-6), EpsilonGreedy(0.0))
+    )
+    # The same but for how ties are broken. Paired Z-test, false-alarm rate 1e-4.
+    difference = cold - greedy
+    assert abs(difference.mean()) < 3.9 * difference.std(ddof=1) / np.sqrt(500)
 
 
 @pytest.mark.first_case_quick
@@ -157,6 +232,24 @@ def test_the_greatest_bonus_can_be_planned_with():
     state = BEGIN(agent, prior_of("UGC", discount=GREATEST_DISCOUNT))
     state = OBSERVE(agent, state, transition(0, 1, 1))
     assert np.isfinite(state.plan.q).all() and state.plan.tolerance.max() < 1e30
+
+
+@pytest.mark.slow
+def test_optimal_by_hand():
+    """Staying pays 1 for ever, worth 1 / (1 - 0.5) = 2; going pays 0 and then 3 for ever, worth
+    0.5 * 6 = 3.
+    """
+    transitions = jnp.array([[[1.0, 0], [0, 1]], [[0, 1], [0, 1]]])
+    rewards = jnp.array([[[1.0, 0], [0, 0]], [[0, 3], [0, 3]]])
+    mdp = MDP(transitions, rewards, jnp.int32(0))
+    knowledge = DirichletPrior(distribution(np.ones((2, 2, 2)), rewards), jnp.float32(0.5), 10)
+    plan = Optimal().reset(KEY, Optimal().reveal(knowledge, Tabular.of(mdp)))
+    np.testing.assert_allclose(plan.action_values, [[1 + 0.5 * 3, 3], [6, 6]], rtol=1e-6)
+    chosen = [
+        {int(Optimal().act(key, plan, jnp.int32(x))[0]) for key in jax.random.split(KEY, 32)}
+        for x in (0, 1)
+    ]
+    assert chosen == [{1}, {0, 1}]  # a tie in state 1
 
 
 def test_optimal_is_an_oracle_as_scripted_policies_are():

@@ -100,6 +100,17 @@ def test_the_exploration_constant_follows_the_range_of_returns():
     assert OPPSDS()._bandit(other) == OPPSDS()._bandit(told)
 
 
+def test_all_arms_failing_is_said():
+    class Failing(MadeUp):
+        def __call__(self, agents, arms, numbers):
+            return np.full(len(arms), np.nan)
+
+    agent = OPPSDS("F2", 50)
+    *_, findings = agent.search(0, prior_of("GC"), Failing(), None)
+    with pytest.raises(JbrlError, match="no arm to recommend"):
+        agent.strategy(findings)
+
+
 def test_weights_are_searched(monkeypatch):
     """The mean return is greatest where w0 = 2/3 and w2 = -2/3, the centre of a cell of the first
     two cuts.
@@ -182,6 +193,17 @@ def test_a_pull_is_the_same_in_any_company(trials):
     np.testing.assert_array_equal(again, returns[repeated])
 
 
+@pytest.mark.slow
+def test_it_finds_what_is_good_on_the_prior():
+    """Among Q0/Q2 (41 on GC), Q2/Q0 (28) and Q0*Q1/Q1 (undefined at once) in 300 pulls."""
+    played = play(OPPSDS("Q2/Q0; Q0/Q1*Q1; Q0/Q2", 300, c=60.0), prior="GC", n_environments=20)
+    learned = played.learned
+    assert learned.strategy.formula == "Q0/Q2"
+    assert learned.arms["discarded"].tolist() == [False, True, False]
+    assert learned.consumed == 300 <= learned.simulated
+    assert 0 < learned.seconds < played.offline_seconds
+
+
 @pytest.mark.slow  # a minute: six searches, six programs
 @pytest.mark.parametrize(
     ("prior", "test", "published"),
@@ -224,8 +246,18 @@ def test_spaces():
         ({"space": "Q0; Q0/Q3"}, "position 4: unknown variable or function 'Q3'"),
         ({"space": "Q0; log(Q1-Q1)"}, "undefined at every point"),
         ({"space": "Q0; Q0"}, "there twice"),
+        ({"budget": 0}, "budget = 0: expected an integer from 1"),
+        ({"bandit": "UCB2"}, "expected one of 'UCB1'"),
+        ({"c": -1.0}, "c = -1.0: expected a number from 0"),
     ],
 )
 def test_what_cannot_be_searched_is_refused(parameters, message):
     with pytest.raises(JbrlError, match="study: .*" + message):
         check_parameters(OPPSDS, parameters, "study")
+
+
+def test_defaults_are_accepted():
+    for cls in (OPPSDS, OPPSCS):
+        assert set(check_parameters(cls, {}, "study")) == {
+            field.name for field in dataclasses.fields(cls)
+        }

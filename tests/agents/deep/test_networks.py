@@ -174,6 +174,11 @@ def test_actions_of_lanes_come_with_their_log_probabilities():
     np.testing.assert_allclose(logs, np.log([2 / 8, 2 / 8]), rtol=1e-5)
 
 
+def test_the_value_of_the_action_taken_is_read_by_its_number():
+    values = jnp.float32([[1, 2, 3], [4, 5, 6]])
+    np.testing.assert_array_equal(jax.jit(taken)(values, jnp.int32([1, 0, 1])), [4, 2, 6])
+
+
 def test_a_lookup_in_lanes_is_that_of_each_lane():
     """Mapped, a table is another one in each lane, and so is its gradient."""
     network = QNetwork(5, (3, 2), True)

@@ -12,10 +12,13 @@ from experiments.formula_sets import covers, enumerate_set, rank, signed_points,
 from jbrl.agents.opps.evaluation import check_defined
 from jbrl.agents.opps.formulas import (
     BINARY,
+    TOKENS,
     UNARY,
     VARIABLES,
     Expression,
+    decode,
     formula_set,
+    formula_table,
     parse,
     parse_infix,
     parse_rpn,
@@ -161,6 +164,26 @@ def test_unknown_sets_are_refused():
         formula_set("F3", "value")
 
 
+def test_table():
+    table = formula_table("F4", "values")
+    assert list(table.columns) == ["rank", "rpn", "text", "latex", "size", "variables"]
+    assert table["rank"].tolist() == list(range(1, 98))
+    row = table[table.text == "Q0/Q2"].iloc[0]
+    assert (row.rpn, row.latex, row["size"], row.variables) == (
+        "Q0 Q2 /",
+        r"\frac{Q_0}{Q_2}",
+        3,
+        "Q0 Q2",
+    )
+
+
+def test_variables_and_size():
+    expression = parse("max(Q2,|Q0|)")
+    assert expression.variables == ("Q0", "Q2")
+    assert expression.size == 4
+    assert set(TOKENS) == {*VARIABLES, *UNARY, *BINARY}
+
+
 def test_signed_sets_are_those_of_brute_force():
     """Every string of up to four tokens tried, same points."""
     points = signed_points(seed=5)
@@ -245,3 +268,8 @@ def test_bad_requests_are_refused():
         enumerate_set(7)
     with pytest.raises(JbrlError, match="'sign' is unknown"):
         enumerate_set(2, "sign")
+
+
+def test_a_line_of_a_shipped_set_is_read_back():
+    tokens = parse("max(Q0,|Q2|)/log(Q1)").tokens
+    assert decode(formula_sets.encode(tokens)) == tokens

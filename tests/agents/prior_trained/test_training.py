@@ -151,6 +151,30 @@ def test_a_number_at_a_limit_leads_to_the_successor_above():
     assert y.tolist() == [0, 1, 1, 2] and reward.tolist() == [1, 2, 2, 3]
 
 
+@pytest.mark.slow
+def test_next_states_are_those_of_the_mdp_drawn():
+    """Twin: the first successor whose cumulative probability exceeds the same uniform number."""
+    prior = mixed()
+    rows = lifetimes.rows_of(prior)
+    thresholds = drawn_thresholds()[..., :WIDTH]
+    traced = jax.tree.map(jnp.asarray, rows)
+    step = jax.jit(lambda pair, noise: lifetimes.step(traced, jnp.asarray(thresholds), pair, noise))
+    draw = jax.jit(lifetimes.draw_numbers, static_argnums=(2, 3))
+    luck = np.asarray(draw(KEY, jnp.int32(2), HORIZON, WIDTH).noise)
+    alpha, rewards = (np.asarray(v) for v in (prior.mdps.concentrations, prior.mdps.rewards))
+    for x in range(3):
+        for u in range(2):
+            pair = x * 2 + u
+            noise = luck[pair]
+            y, reward = (np.asarray(v) for v in step(np.full(WIDTH, pair, np.int32), noise))
+            possible = np.flatnonzero(alpha[x, u])
+            for n in range(WIDTH):
+                limits = thresholds[rows.row[pair], :, n] if len(possible) > 1 else [1.0]
+                expected = possible[int((np.asarray(limits) <= noise[n]).sum())]
+                assert int(y[n]) == expected
+                assert float(reward[n]) == rewards[x, u, expected]
+
+
 def test_mdps_are_drawn_from_the_prior():
     """Means of 4,096 draws: 5 standard errors, a false alarm in 10^6 for each of 9 numbers."""
     prior, n = mixed(), 4096
@@ -352,6 +376,18 @@ def test_labels_are_optimal_actions():
         np.testing.assert_array_equal(np.asarray(best)[:, n] > 0, expected)
 
 
+def test_the_agent_that_demonstrates_is_random_as_often_as_asked():
+    """10,000 decisions: 5 standard errors, a false alarm in 10^6 for each of three shares."""
+    n = 10_000
+    best = jnp.asarray(np.repeat([[0.0], [1.0], [1.0], [0.0]], n, axis=1), jnp.float32)
+    coins = jnp.asarray(np.random.default_rng(0).random(n), jnp.float32)
+    for epsilon in (0.0, 0.4, 1.0):
+        found = jax.jit(imitation.choose)(best, coins, jnp.full(n, epsilon, jnp.float32))
+        shares = np.bincount(np.asarray(found), minlength=4) / n
+        expected = epsilon / 4 + (1 - epsilon) * np.array([0, 0.5, 0.5, 0])
+        assert (np.abs(shares - expected) <= 5 * np.sqrt(expected * (1 - expected) / n)).all()
+
+
 @functools.cache
 def gc() -> tuple[Any, Any, Any]:
     """The prior of GC, what a policy sees of it, and settings of 16 lifetimes."""
@@ -424,3 +460,8 @@ def test_training_meets_no_mdp_of_the_test():
         for name in STREAMS
     }
     assert len(found) == len(bases) * 9 * len(STREAMS)
+
+
+def test_rounds_of_dpt_are_smaller_where_its_budget_has_few():
+    sizes = [imitation.DPT(budget=budget).round_size() for budget in (1, 1023, 1024, 2**20)]
+    assert sizes == [32, 32, 64, imitation.DPT().batch]

@@ -92,6 +92,31 @@ def test_the_tree_is_that_of_the_twin_and_means_are_those_of_all_returns(seed):
         np.testing.assert_allclose(means, [np.mean(r) if r else 0 for r in node.returns], rtol=2e-6)
 
 
+def test_visits_add_up():
+    for seed in range(4):
+        grown = histories(SEARCH(task(seed)))
+        assert grown[()][0].sum() == K
+        for history, (visits, _) in grown.items():
+            for u in range(A):
+                beyond = sum(
+                    v.sum()
+                    for h, (v, _) in grown.items()
+                    if h[:-1] == history and h and h[-1][0] == u
+                )
+                # The first visit ends in a rollout; the others enter a node unless the depth
+                # is reached.
+                assert beyond == (max(visits[u] - 1, 0) if len(history) + 1 < DEPTH else 0)
+
+
+@pytest.mark.slow
+def test_batched_is_one_by_one_whatever_the_batch():
+    tasks = [task(seed) for seed in range(5)]
+    alone = [SEARCH(t) for t in tasks]
+    same(SEARCHES(stack(tasks)), stack(alone))
+    same(SEARCHES(stack(tasks[:2])), stack(alone[:2]))
+    same(uct.search(tasks[0]), alone[0])
+
+
 def test_maps_may_be_nested_and_need_not_repeat_what_lanes_have_in_common():
     tasks = stack([task(seed, rewards=task(0).rewards) for seed in range(5)])
     explorations = jnp.array([0.5, 10.0])
@@ -113,6 +138,16 @@ def test_maps_may_be_nested_and_need_not_repeat_what_lanes_have_in_common():
     for i, c in enumerate(explorations):
         expected = SEARCHES(dataclasses.replace(tasks, exploration=jnp.full(5, c)))
         same(jax.tree.map(lambda v, i=i: v[i], grid), expected)
+
+
+def test_lanes_do_not_see_each_other():
+    tasks = [task(seed) for seed in range(5)]
+    before = SEARCHES(stack(tasks))
+    after = SEARCHES(
+        stack([task(9, simulations=jnp.int32(7), depth=jnp.int32(3)), *tasks[1:4], task(8)])
+    )
+    same(jax.tree.map(lambda v: v[1:4], before), jax.tree.map(lambda v: v[1:4], after))
+    assert not np.array_equal(before.means[0], after.means[0])
 
 
 def test_budgets_may_differ_from_lane_to_lane_one_by_one_and_in_lockstep():
