@@ -26,7 +26,7 @@ from jbrl.play import compilation
 from jbrl.play.experiment import Run
 from jbrl.play.offline import Learned, SearchCheckpoint
 from jbrl.play.play import make_run
-from jbrl.play.protocol import Protocol
+from jbrl.play.protocol import Protocol, check_returns
 from jbrl.play.stepping import Latency
 from jbrl.play.unit import Unit
 from jbrl.policy import Policy, of_trained
@@ -298,7 +298,7 @@ class Racer:
         chunks = run.chunks(start, stop - start, between=lambda _: self._clock.check(until))
         try:
             for chunk in chunks:
-                parts.append(chunk.returns)
+                parts.append(check_returns(chunk).returns)
                 done += len(chunk.returns)
                 if done >= stop - start:
                     break

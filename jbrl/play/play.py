@@ -21,7 +21,7 @@ from jbrl.play import batching
 from jbrl.play.blocks import LifetimeRun
 from jbrl.play.experiment import Run
 from jbrl.play.offline import SearchCheckpoint
-from jbrl.play.protocol import Chunk, Played, Protocol, played
+from jbrl.play.protocol import Chunk, Played, Protocol, check_returns, played
 from jbrl.play.stepping import WARM, DivergedError, Latency, Player, Stepping
 from jbrl.play.timing import since
 from jbrl.problems.hosted import HostProblem, host_problem, is_host_environment
@@ -140,7 +140,7 @@ def _parts(run: Run, name: str) -> list[Chunk]:
     run.prepare()
     parts = []
     for part in run.chunks():
-        parts.append(part)
+        parts.append(check_returns(part))
         bar.update(name, part.start + len(part.returns), whole)
     return parts
 

@@ -134,6 +134,22 @@ class Chunk:
         return np.zeros(len(self.returns), bool) if self.failed is None else self.failed
 
 
+def check_returns(chunk: Chunk) -> Chunk:
+    """Return the chunk, if all its scores are finite numbers, but for lifetimes that have failed.
+
+    Raises:
+      JbrlError: names the first lifetime of which it is not.
+    """
+    finite = np.isfinite(chunk.returns) | chunk.lost
+    if not finite.all():
+        first = int(np.argmin(finite))
+        raise JbrlError(
+            f"the score in environment {chunk.start + first} is {chunk.returns[first]}: expected a "
+            "finite number; sums of rewards are kept up to 3.4e38"
+        )
+    return chunk
+
+
 class Trained(NamedTuple):
     """An agent that is ready to play, and the rules that it was trained for."""
 

@@ -58,7 +58,8 @@ def scores_of(recorder: Recorder, state: Any, n: int) -> np.ndarray:
     Raises:
       JbrlError: the recorder returns other than n numbers.
     """
-    scores = np.asarray(recorder.scores(state), np.float64)
+    with np.errstate(all="ignore"):  # what is no finite number is refused where it is stored
+        scores = np.asarray(recorder.scores(state), np.float64)
     if scores.shape != (n,):
         raise JbrlError(
             f"{type(recorder).__name__}.scores returned an array of shape {scores.shape}: expected "

@@ -10,7 +10,7 @@ from jbrl.play.batching import lanes_per_device
 from jbrl.play.experiment import Run
 from jbrl.play.lifetimes import Lifetimes
 from jbrl.play.play import make_run
-from jbrl.play.protocol import Chunk
+from jbrl.play.protocol import Chunk, check_returns
 from jbrl.play.resources import Capacity, Resources, out_of_memory
 from jbrl.play.scheduler import Results, at_once
 from jbrl.play.timing import known
@@ -24,7 +24,6 @@ from jbrl.study.resume import (
     StoredFindings,
     answers,
     before,
-    check_returns,
     conclude,
     guarded,
 )

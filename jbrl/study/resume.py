@@ -221,21 +221,6 @@ def _stored(unit: Unit, found: Result) -> list[Chunk]:
     return [chunk] if found.n else []
 
 
-def check_returns(chunk: Chunk) -> Chunk:
-    """Return the chunk, if all its scores are finite numbers, but for lifetimes that have failed.
-
-    Raises:
-      FloatingPointError: names the first lifetime of which it is not.
-    """
-    finite = np.isfinite(chunk.returns) | chunk.lost
-    if not finite.all():
-        raise FloatingPointError(
-            f"the score in environment {chunk.start + int(np.argmin(finite))} is not a finite "
-            "number"
-        )
-    return chunk
-
-
 def conclude(unit: Unit, store: Store, run: Run, played: Played, facts: dict[str, Any]) -> Outcome:
     """Measure the missing times of a unit that has been played, and save it: as failed where
     lifetimes have.

@@ -185,6 +185,7 @@ STEP_3 = "environment 'Faulty', lifetime 0, step 3"
         ({"observation": float("nan")}, rf"{STEP_3} .*: the observation is NaN"),
         ({"truncated": True}, "both terminated and truncated: expected one of them"),
         ({"terminated": False}, "no end after 50 steps: expected terminated or truncated before"),
+        ({"reward": 3e38}, "the score in environment 0 is nan: expected a finite number; sums"),
     ],
 )
 def test_what_an_environment_does_wrong_is_said(changes, message):

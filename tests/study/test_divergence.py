@@ -17,11 +17,11 @@ from jbrl import bsuite_logs
 from jbrl.base.errors import JbrlError
 from jbrl.cli.app import app
 from jbrl.play import experiment
-from jbrl.play.protocol import Chunk, played
+from jbrl.play.protocol import Chunk, check_returns, played
 from jbrl.report import sensitivity as page_of_parameters
 from jbrl.report.axes import Style
 from jbrl.stats import sensitivity
-from jbrl.study.resume import check_returns, conclude
+from jbrl.study.resume import conclude
 
 NAMES = {
     "bandit": r"lifetime \d+, .* of 'bsuite/bandit/0'",
@@ -161,5 +161,5 @@ def test_nan_is_a_failure_only_where_a_lifetime_is_known_to_have_failed():
     lost = Chunk(0, np.full(2, np.nan), None, 1.0, 10, failed=np.ones(2, bool), failure="two")
     assert check_returns(lost) is lost
     half = dataclasses.replace(lost, failed=np.array([True, False]))
-    with pytest.raises(FloatingPointError, match="environment 1 is not a finite number"):
+    with pytest.raises(JbrlError, match="environment 1 is nan: expected a finite number"):
         check_returns(half)
