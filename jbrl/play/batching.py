@@ -105,8 +105,9 @@ def _over_devices(
     mapped = jax.shard_map(body, mesh=mesh, in_specs=split, out_specs=split, check_vma=False)
     # Where `body` leaves an input unused, for example an agent its key, JAX would drop it, and
     # crash when called again (jaxlib 0.10.2).
+    placed = NamedSharding(mesh, split)  # said of results too: one without entries loses it
     return jax.jit(
-        mapped, in_shardings=NamedSharding(mesh, split), keep_unused=True, donate_argnums=donated
+        mapped, in_shardings=placed, out_shardings=placed, keep_unused=True, donate_argnums=donated
     )
 
 
@@ -221,7 +222,7 @@ def _each_block(
         )
 
     results = lax.fori_loop(0, wanted, one, results)
-    return jax.tree.map(lambda v: v.reshape(-1, *v.shape[2:]), results)
+    return jax.tree.map(lambda v: v.reshape(v.shape[0] * v.shape[1], *v.shape[2:]), results)
 
 
 class Call(NamedTuple):

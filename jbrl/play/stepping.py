@@ -237,10 +237,10 @@ class _Layout:
         most.
         """
         groups: list[list[int]] = []
-        latest: dict[Any, tuple[int, list[int]]] = {}  # bytes and members of the last group
+        latest: dict[Any, tuple[float, list[int]]] = {}  # bytes and members of the last group
         for number, (shape, dtype) in enumerate(self.kinds):
             size = math.prod(shape) * dtype.itemsize
-            before, group = latest.get(dtype, (TOGETHER, []))
+            before, group = latest.get(dtype, (math.inf, []))
             if before + size > TOGETHER:
                 before, group = 0, []
                 groups.append(group)

@@ -193,6 +193,23 @@ def test_what_an_environment_does_wrong_is_said(changes, message):
         play(AGENTS["Random"].agent(), test=environment(**changes), n_environments=3)
 
 
+@record
+class WithNothing(Agent[Any, Any]):
+    """Its state has an array without entries."""
+
+    def reset(self, key: jax.Array, knowledge: Any) -> Any:
+        return jnp.zeros((0, 3)), jnp.zeros(2)
+
+    def act(self, key: jax.Array, state: Any, observation: Any) -> tuple[jax.Array, Any]:
+        return state[1][0].astype(jnp.int32), state
+
+
+def test_a_state_may_hold_arrays_without_entries():
+    fine = environment()
+    played = play(WithNothing(), test=fine, n_environments=2, latency=True)
+    np.testing.assert_array_equal(played.returns, 3.0)
+
+
 # Studies refuse the others in `tests/study/test_episodic_study.py`.
 @pytest.mark.parametrize(
     ("agent", "how", "message"),
