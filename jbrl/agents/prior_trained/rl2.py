@@ -34,6 +34,7 @@ from jbrl.rollout.contract import Agent, MadeOfWeights, Transition
 UNDISCOUNTED = 0.99  # discount that stands in for 1
 EPISODES_HORIZON = 256  # decisions of a lifetime of episodes, in training
 TABLES = 5  # of [S, A, S], that an MDP takes as it is drawn and played
+ORDINARY = 16  # power of two, up to which advantages are normalised as they are
 PARAMETER_SECONDS = 2e-10  # of a decision in training, for each parameter and pass
 
 
@@ -205,7 +206,8 @@ class RL2(rounds.PPOParameters, trained.TrainedOnPrior):
             remember_and_learn,
             (self.settings(prior, network, discount), (prior, reward_scale)),
             self.round_bytes(prior),
-            lambda key: rounds.begin(network, key),
+            # or the network's first values would hide smaller rewards in the first returns
+            lambda key: rounds.begin(network, key, unit=min(1.0, 1 / float(reward_scale))),
             {
                 "reward_scale": np.array(reward_scale),
                 "sizes": np.array([network.inputs, network.units, network.outputs]),
@@ -270,8 +272,11 @@ def remember_and_learn(
     rewarded = (played.rewards != 0).any()
     measured = rounds.scale_of(level, jnp.where(rewarded, deviation, 0.0), 1 / reward_scale)
     scale = jnp.where(training.round == 0, measured, training.returns)
+    # far from 1 in units of a power of two, or squares leave the range of float32
+    _, exponent = jnp.frexp(scale[1])
+    shift = jnp.where(jnp.abs(exponent) > ORDINARY, -exponent, 0)
     advantages, fitted = rounds.each(
-        lambda g, v: (g - v, (g - scale[0]) / scale[1]), returns, values
+        lambda g, v: (jnp.ldexp(g - v, shift), (g - scale[0]) / scale[1]), returns, values
     )
     parts = rounds.Batch(
         played.inputs, played.actions, played.logs, rounds.normalised(advantages), fitted

@@ -59,14 +59,17 @@ class Settings:
         return self.width * self.groups
 
 
-def begin(network: FlatNetwork, key: Array, last: float = INITIAL_SCALE) -> Training:
+def begin(
+    network: FlatNetwork, key: Array, last: float = INITIAL_SCALE, unit: float = 1.0
+) -> Training:
     """Return the state before the first round.
 
     Args:
       last: factor of the weights of the last layer.
+      unit: of values in the first round.
     """
     parameters = network.init(key, last)
-    return Training(parameters, adam.begin(parameters), jnp.array([0.0, 1.0]), jnp.int32(0))
+    return Training(parameters, adam.begin(parameters), jnp.array([0.0, unit]), jnp.int32(0))
 
 
 def each(fn: Callable[..., Any], *trees: Any) -> Any:

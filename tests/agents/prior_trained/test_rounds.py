@@ -2,6 +2,7 @@
 given the same random words, and drawn anew in each round and group.
 """
 
+import dataclasses
 import functools
 import itertools
 from collections.abc import Callable
@@ -309,6 +310,20 @@ def test_an_episode_that_is_cut_off_has_not_terminated_and_another_follows():
     thrown = np.stack([one.rewards for one in played])
     assert (thrown == 4).any() and (thrown == 5).any()
     assert set(after_cut_off) - {4}, "a first observation is shown, not the last one"
+
+
+def test_rewards_of_any_size_are_learned_from_alike():
+    (agent, _), prior, learned = AGENTS["RL2"](), gc(), []
+    play = jax.jit(lambda arguments: rl2.remember_and_learn(arguments))
+    for size in (1.0, 2.0**-60, 2.0**100):
+        mdps = dataclasses.replace(prior.mdps, rewards=prior.mdps.rewards * np.float32(size))
+        lesson = agent.lesson(dataclasses.replace(prior, mdps=mdps))
+        state = jax.jit(lesson.start)(KEY)
+        for _ in range(ROUNDS):
+            state, _ = play((state, jnp.float32(SHARE), KEY, lesson.settings))
+        learned.append(np.asarray(state.parameters))
+    for other in learned[1:]:
+        np.testing.assert_allclose(other, learned[0], atol=1e-3)
 
 
 @pytest.mark.parametrize(
