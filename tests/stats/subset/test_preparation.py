@@ -108,13 +108,19 @@ def test_atari_5_wants_forty_of_each():
 
 def test_names_order_copies_and_constants_are_told():
     scores = matrix(2, m=6, n=5)
-    scores[3] = scores[2] * 1.001
+    scores[1] = scores[0] * 1.02  # too far away
+    scores[2, :2] = 0
+    scores[3] = scores[2] * [1, 1, 1.5, np.nan, 1]
     scores[:, 4] = 7
     table = table_of(scores).replace({"a05": "A04"})
     notes = " | ".join(prepare(table, Preparation(target="mean")).warnings)
     assert "'A04' and 'a04' differ only in blanks" in notes
-    assert "'a02' and 'a03' agree within 1 %" in notes
     assert "environment 'E' has the same score" in notes
+    text = "'a02' and 'a03' agree within 1 % in 3 of 4 environments: one algorithm twice?"
+    assert text in notes and notes.count("one algorithm twice") == 1
+    scores[:] = scores[4] * np.linspace(1, 1.01004, 6)[:, None]
+    *_, text = prepare(table_of(scores), Preparation(target="mean")).warnings
+    assert text == "12 more pairs of algorithms agree as closely"
 
 
 def test_equal_duplicates_are_kept_once_and_others_need_a_rule():

@@ -1,5 +1,6 @@
 """Submitting to SLURM, without one; `tests/slurm` does it with one."""
 
+import contextlib
 import math
 import pickletools
 import re
@@ -14,8 +15,9 @@ from typer.testing import CliRunner, Result
 
 from jbrl.base.errors import JbrlError
 from jbrl.cli.app import app
-from jbrl.cli.run import _meant
-from jbrl.study.plan import plan
+from jbrl.cli.run import _meant, work
+from jbrl.play import batching, compile_cache
+from jbrl.study.plan import RunPlan, plan
 from jbrl.study.slurm import (
     FILLED,
     LARGEST_ARRAY,
@@ -28,6 +30,7 @@ from jbrl.study.slurm import (
     requeue,
 )
 from jbrl.study.status import submitted_tasks
+from jbrl.study.stopping import Stopped
 from jbrl.study.storage.store import Store
 from tests.slurm.cluster import STUDY
 
@@ -241,6 +244,59 @@ def test_only_a_process_that_is_a_task_asks_to_be_put_back(monkeypatch, tmp_path
 )
 def test_a_task_that_is_cancelled_after_its_warning_does_not_come_back(asked, meant):
     assert _meant(asked, warning=60.0) == meant
+
+
+WARNED, CANCELLED = (Stopped([(number, 5.0)]) for number in (signal.SIGUSR2, signal.SIGTERM))
+
+
+@pytest.mark.parametrize(
+    ("end", "moved", "code", "said", "back"),
+    [
+        (False, True, None, [r"0 units done in .*"], 0),
+        (True, True, 1, [r"0 units done in .*"], 0),
+        (JbrlError("a bad study"), False, 2, ["error: a bad study"], 0),
+        (WARNED, True, 128 + signal.SIGUSR2, ["stopped: .* queue", "warning: SLURM .* not .*"], 1),
+        (WARNED, False, 128 + signal.SIGUSR2, ["stopped: the time limit was too short .*"], 0),
+        (CANCELLED, True, 128 + signal.SIGTERM, ["stopped: what is done is kept; .*"], 0),
+    ],
+)
+def test_how_a_task_ends(study, monkeypatch, capsys, end, moved, code, said, back):
+    """It has the cores, the memory and the compiled programs that it was given."""
+    planned, calls = plan(study, study.parent / "out"), []
+
+    def execute(self, display, resources):
+        assert [unit.id for unit in self.units] == ids and resources.memory == 10**9
+        display.begin(self.units, self.todo)
+        display.moved = moved
+        if isinstance(end, BaseException):
+            raise end
+        return end
+
+    def note(name):
+        return lambda *given: calls.append((name, *given))
+
+    monkeypatch.setattr(RunPlan, "execute", execute)
+    monkeypatch.setattr("jbrl.study.slurm.requeue", note("back"))
+    monkeypatch.setattr(batching, "use_all_cores", note("cores"))
+    monkeypatch.setattr(compile_cache, "use", note("programs"))
+    monkeypatch.setenv("SLURM_CPUS_PER_TASK", "3")
+    monkeypatch.delenv("JAX_NUM_CPU_DEVICES")
+    ids = [unit.id for unit in planned.units[1:2]]
+    facts = (planned.study.facts(), planned.study.place, str(planned.study.folder))
+    options = {"memory": "1GB", "compile_cache": "here"}
+    before = [signal.getsignal(number) for number in (signal.SIGUSR1, signal.SIGUSR2)]
+    try:
+        with pytest.raises(SystemExit) if code else contextlib.nullcontext() as ended:
+            work(Job(*facts, str(study.parent / "out"), tuple(ids), options))
+        assert signal.getsignal(signal.SIGUSR2) == signal.SIG_IGN  # a late one ends nothing
+    finally:
+        signal.signal(signal.SIGUSR1, before[0])
+        signal.signal(signal.SIGUSR2, before[1])
+    assert (ended.value.code if ended else None) == code
+    for line, like in zip(capsys.readouterr().err.splitlines(), ["1 unit: .*", *said], strict=True):
+        assert re.fullmatch(like, line)
+    assert calls[0] == ("cores", 3) and ("programs", "here") in calls
+    assert calls.count(("back",)) == back
 
 
 ROUNDING = 1e-9  # of sums
