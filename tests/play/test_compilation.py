@@ -2,6 +2,7 @@
 of memory mappings, and kept on disk for the next process.
 """
 
+import functools
 import json
 import os
 import subprocess
@@ -19,7 +20,7 @@ import pytest
 from jbrl.agents.registry import AGENTS
 from jbrl.base.errors import JbrlError
 from jbrl.environments.spec import Steps
-from jbrl.play import compilation, compile_cache, machine
+from jbrl.play import compilation, compile_cache, executables, machine
 from jbrl.play.experiment import Run
 from jbrl.play.play import play
 from jbrl.play.protocol import Protocol
@@ -316,13 +317,19 @@ def test_auto_is_in_the_users_cache_directory(tmp_path, monkeypatch):
 
 
 def test_what_others_may_write_to_is_refused(tmp_path, monkeypatch):
-    found, asked = compile_cache.folder(tmp_path), {}
+    where, asked = tmp_path / "new" / "kept", {}
+    found = compile_cache.folder(where)
     monkeypatch.setattr(jax.config, "update", asked.__setitem__)
-    assert compile_cache.use(tmp_path) == found and found.stat().st_mode & 0o777 == 0o700
-    assert asked["jax_compilation_cache_dir"] == str(found)
-    found.chmod(0o777)
-    with pytest.raises(JbrlError, match="others may write to it"):
-        compile_cache.use(tmp_path)
+    monkeypatch.setattr(executables, "use", functools.partial(asked.__setitem__, "executables"))
+    for _ in range(2):
+        assert compile_cache.use(where) == found and found.stat().st_mode & 0o777 == 0o700
+    least = {"min_compile_time_secs": 0.0, "min_entry_size_bytes": -1}  # all programs are kept
+    told = {f"jax_persistent_cache_{name}": value for name, value in least.items()}
+    assert asked == {"jax_compilation_cache_dir": str(found), "executables": found} | told
+    for mode in (0o720, 0o702):
+        found.chmod(mode)
+        with pytest.raises(JbrlError, match="others may write to it"):
+            compile_cache.use(where)
 
 
 def test_a_file_in_the_way_is_refused(tmp_path):
