@@ -2,6 +2,8 @@
 clear words about what goes wrong.
 """
 
+import math
+from types import SimpleNamespace
 from typing import Any
 
 import jax
@@ -23,7 +25,7 @@ from jbrl.play.blocks import (
     BlockScheduler,
     LifetimeRun,
 )
-from jbrl.play.lifetimes import NARROWEST, Lifetimes
+from jbrl.play.lifetimes import Lifetimes
 from jbrl.play.play import make_run, play
 from jbrl.play.protocol import Protocol
 from jbrl.play.resources import Resources
@@ -74,15 +76,46 @@ def test_chunks_devices_and_fewer_environments_change_nothing(expected):
     np.testing.assert_array_equal(scores(run_of(11, devices=1)), expected[:11])
 
 
-@pytest.mark.slow
-def test_costly_decisions_make_groups_fewer_and_change_nothing(expected, monkeypatch):
-    """A block of all lanes takes a few seconds: what a kill may lose."""
-    batch = run_of().batch
-    each = LONGEST_BLOCK / (NARROWEST * BLOCK)  # of a decision: one group is all that fits
-    monkeypatch.setattr(lifetimes, "cost", lambda *_: Cost(steps=each / SECONDS_PER_STEP))
-    fewer = run_of()
-    assert fewer.batch == 2 * NARROWEST < batch
-    np.testing.assert_array_equal(scores(fewer), expected)
+LANE = 8192  # bytes, of which 32 lanes fit into the cache
+
+
+@pytest.mark.parametrize(
+    ("n", "memory", "options", "found"),  # memory in lanes
+    [
+        (64, 0, {}, (32, 1, 2)),
+        (65, 0, {}, (32, 2, 2)),
+        (129, 256, {}, (32, 4, 2)),
+        (129, 255, {}, (32, 2, 2)),
+        (70, 64, {}, (32, 1, 2)),
+        (70, 63, {}, (32, 1, 1)),
+        (70, 1, {}, (32, 1, 1)),
+        (10**6, 0, {}, (32, 64, 2)),
+        (129, 0, {"longest": 3.5}, (32, 2, 2)),
+        (129, 0, {"longest": 0.5}, (32, 1, 2)),
+        (129, 0, {"together": True}, (16, 8, 2)),
+        (129, 0, {"on_cpu": False}, (128, 1, 2)),
+        (129, 255, {"on_cpu": False}, (128, 1, 2)),
+        (129, 127, {"on_cpu": False}, (64, 1, 2)),
+        (10**6, 10**5, {"on_cpu": False}, (16384, 1, 2)),
+    ],
+)
+def test_the_lanes_of_a_call_by_hand(n, memory, options, found, monkeypatch):
+    """As many as are wanted, as fit, and as let a block of all take seconds: so much may be lost by
+    a kill.
+    """
+    options = {"on_cpu": True, "together": False, "longest": 1e9} | options
+    agent = AGENTS["Random"].agent()
+    protocol = SimpleNamespace(agent_prior=lambda: None, together=options["together"])
+    devices = [SimpleNamespace(platform="gpu")] * 2
+    resources = SimpleNamespace(devices=devices, on_cpu=options["on_cpu"], memory=4 * LANE * memory)
+    monkeypatch.setattr(lifetimes, "GROUP_BYTES", 1 << 18)
+    steps = LONGEST_BLOCK / (32 * BLOCK) / SECONDS_PER_STEP / options["longest"]
+    monkeypatch.setattr(lifetimes, "cost", lambda *_: Cost(steps=steps))
+    lanes = lifetimes.layout(agent, protocol, LANE, n, resources)
+    assert (lanes.width, lanes.groups, lanes.devices) == found
+    assert lanes.lanes == math.prod(found)
+    widths = [lifetimes.group_width(agent, LANE * k // 4) for k in (0, 1, 4, 5, 8, 9, 100)]
+    assert widths == [256, 128, 32, 16, 16, 16, 16]
 
 
 def test_calls_are_longer_where_they_copy_much(monkeypatch):
