@@ -20,7 +20,9 @@ from typer.main import get_command
 import jbrl
 from docs.tables import parameter_table, reference
 from jbrl.agents.registry import AGENTS
+from jbrl.base.errors import bytes_text
 from jbrl.cli.app import _cache, _notes, app
+from jbrl.cli.output import duration
 from jbrl.cli.progress import Display
 from jbrl.environments.environment import ENVIRONMENTS
 from jbrl.play import compile_cache
@@ -28,6 +30,7 @@ from jbrl.problems.json_format import read_json
 from jbrl.problems.lookup import problem
 from jbrl.problems.problem import DERIVED, PROBLEMS
 from jbrl.study import selftest, stopping
+from jbrl.study.plan import plan
 from tests import kept
 from tests.study.storage.test_store import HEADER, opened, returns_of
 from tests.study.storage.test_store import study as small
@@ -221,6 +224,11 @@ def test_a_dry_run_lists_the_units_and_writes_nothing(
         r"process with what it compiles; this machine has .* GiB"
     )
     assert re.fullmatch(memory, lines[13])
+    planned = plan(study, tmp_path / "none")
+    sizes = {one.bytes for one in planned.estimates.values()}
+    most, time = bytes_text(max(sizes)), duration(sum(planned.expected_seconds.values()))
+    assert lines[12].split() == ["all", "8", *time.split(), *most.split()] and len(sizes) > 1
+    assert f"up to {most}, and " in lines[13] and lines[14].startswith(f"8 units, about {time}")
     assert re.fullmatch(r"8 units, about \d.*s, by a rough rule: --calibrate measures", lines[14])
     assert call(*elsewhere, "--no-units").stdout.splitlines() == lines[9:]
     assert not (tmp_path / "none").exists()
