@@ -5,6 +5,7 @@ import json
 import os
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import jax
 import numpy as np
@@ -17,8 +18,9 @@ from jbrl.agents.scripted import Random
 from jbrl.base.errors import JbrlError
 from jbrl.cli.app import app
 from jbrl.environments.spec import Steps
-from jbrl.play import resources
-from jbrl.play.experiment import Run
+from jbrl.play import compilation, resources
+from jbrl.play.batching import WIDEST_ON_ACCELERATOR
+from jbrl.play.experiment import MDPScheduler, Run
 from jbrl.play.machine import available_cores
 from jbrl.play.protocol import Protocol
 from jbrl.play.resources import Resources, choose, parse_memory
@@ -129,6 +131,32 @@ def test_on_accelerators_what_takes_too_much_is_played_narrower():
         "expected at most 10 MiB",
     ):
         resources.smaller(20 * MIB, 1, cards, "X")
+
+
+@pytest.mark.parametrize("shared", [False, True], ids=["cards", "cores"])
+@pytest.mark.parametrize(("memory", "groups"), [(8, 8), (7, 4), (1, 1)])
+def test_groups_are_given_up_before_lanes(memory, groups, shared, monkeypatch):
+    """Each of 64 lanes takes a MiB; cores share the memory, each card has its own."""
+    tried = []
+
+    def compiled(training, width, devices, groups):
+        tried.append(width)
+        return [training, None, SimpleNamespace(bytes=groups * MIB)], 1.5
+
+    monkeypatch.setattr(compilation, "compile_together", compiled)
+    devices = jax.devices()[:2] if shared else [Card(0), Card(1)]
+    scheduler = MDPScheduler.__new__(MDPScheduler)
+    whole = memory * MIB * (2 if shared else 1)
+    scheduler.devices, scheduler.resources = devices, Resources(devices, memory=whole)
+    first = SimpleNamespace(programs=lambda *sizes: sizes, compile_seconds=1.0, given=Random())
+    first.protocol = SimpleNamespace(n_environments=130)
+    scheduler.runs = [first] * 3
+    scheduler.compile_to_fit(None, 64, 8)
+    assert (scheduler.width, scheduler.max_groups) == (64, groups)
+    assert (scheduler.batch, scheduler.bytes_per_device) == (2 * 64 * groups, groups * MIB)
+    assert first.compile_seconds == 1 + 1.5 * len(tried)
+    wanted = [scheduler._wanted(n) for n in (64, 8192, 2 * WIDEST_ON_ACCELERATOR)]
+    assert wanted == ([1, 1, 1] if shared else [5, 2, 1])  # three times 3 groups on two cards
 
 
 def test_on_cpus_what_takes_too_much_is_played_on_fewer():
