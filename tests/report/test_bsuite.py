@@ -2,6 +2,7 @@
 figures say what is not finished, without colour, within the page.
 """
 
+import math
 import re
 import shutil
 import subprocess
@@ -110,6 +111,27 @@ def test_a_score_that_is_not_known_is_said():
     table = next(b for b in document(logs).chapters[0].blocks if getattr(b, "id", "") == "scores")
     assert table.rows[0].cells[1].text == "–"
     assert not curves.final_regrets(logs, "mnist_noise")["finished"].all()
+
+
+def test_the_verdict_by_hand():
+    def verdict(**scores):
+        rows = [(agent, *pair) for agent, pairs in scores.items() for pair in pairs.items()]
+        parts = bsuite._verdict(pd.DataFrame(rows, columns=["agent", "tag", "score"]))
+        return "".join(getattr(part, "text", part) for part in parts)
+
+    one = {"memory": 0.25, "noise": 0.75, "credit_assignment": 0.5, "scale": math.nan}
+    assert verdict(a=one) == "a does best in noise (0.75) and worst in memory (0.25)."
+    assert verdict(a={"noise": math.nan}) == "No score is known."
+    found = verdict(a=one, b={"noise": 0.1, "credit_assignment": 0.6, "memory": 0.2})
+    assert found == "Highest tag scores: b in credit assignment; a in memory and noise."
+
+
+def test_notices_that_are_too_many_are_counted():
+    texts = [f"file {k}" for k in range(bsuite.MOST_NOTICES + 2)]
+    for n, more in ((0, []), (1, ["1 more of that kind."]), (2, ["2 more of that kind."])):
+        logs = Logs((), tuple(texts[: bsuite.MOST_NOTICES + n]))
+        shown = [paragraph.words[0] for paragraph in bsuite._notices(logs)]
+        assert shown[bsuite.MOST_NOTICES :] == more and shown[0] == "File 0."
 
 
 def test_the_radar_tells_five_agents_apart_without_colour():

@@ -3,6 +3,7 @@
 import collections
 import dataclasses
 import json
+import math
 import re
 
 import numpy as np
@@ -10,10 +11,11 @@ import pandas as pd
 import pytest
 
 from jbrl.report.html import render
-from jbrl.report.subset import FIGURES, alike, choices, document, write_report
+from jbrl.report.subset import FIGURES, _in_sample, alike, choices, document, write_report
 from jbrl.stats.subset.fit import Folds
 from jbrl.stats.subset.problem import Search
 from jbrl.stats.subset.study import study
+from jbrl.stats.subset.transform import transform_of
 from tests import kept
 from tests.report.test_html import Page
 from tests.stats.subset.tables import matrix, table_of
@@ -88,6 +90,32 @@ def test_page_says_what_was_found(made, text):
     assert f"parts of the algorithms, it wins {found.parts.winners[best.subset]} times" in text
     assert f"in sample, it wins {found.resamples.winners[best.subset]} times" in text
     assert found.resamples.repeats == 4
+
+
+def test_sentences_about_other_fits(made):
+    """A negative weight, scores that are logarithms, an estimate without cross-validation."""
+    found, outcome = made[0], made[0].outcome
+    end = "The order of the algorithms is weakly preserved by construction (no weight is negative)."
+
+    def said(transform="log10", **changes):
+        best = dataclasses.replace(outcome.best, **{"relative_error": 4.04, "cv_r2": 0.5} | changes)
+        target = transform_of(transform, np.ones(3))
+        prepared = dataclasses.replace(outcome.prepared, target_transform=target)
+        other = dataclasses.replace(outcome, best=best, prepared=prepared)
+        return _in_sample(dataclasses.replace(found, outcome=other)).split("; these ")
+
+    first, second = said(r2=0.75, coefficients=np.array([0.5]))
+    assert first == (
+        "On the algorithms that it was chosen for, it explains 75.0% of the variance over 16 "
+        "algorithms, 50.0% in cross-validation"
+    )
+    rest = "are the best of many and too good."
+    assert second == f"{rest} Estimates are off by 4.0% on average. {end}"
+    assert said("identity", cv_r2=math.nan, coefficients=np.array([0.5, -0.1])) == [
+        said(cv_r2=math.nan)[0],
+        f"{rest} {end.replace('is weakly', 'is not weakly').replace('(no', '(a')}",
+    ]
+    assert "cross-validation" not in said(cv_r2=math.nan)[0]
 
 
 def test_files(made, tmp_path):

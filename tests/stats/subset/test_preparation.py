@@ -5,6 +5,7 @@ is refused.
 import dataclasses
 import tomllib
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -13,7 +14,7 @@ import pytest
 from jbrl.base.errors import JbrlError
 from jbrl.problems.lookup import problem
 from jbrl.stats.score_files import read_score_table
-from jbrl.stats.subset.model import load, predict
+from jbrl.stats.subset.model import _doubts, load, predict
 from jbrl.stats.subset.preparation import ATARI5, Preparation, prepare
 from jbrl.stats.subset.problem import Search
 from jbrl.stats.subset.search import search
@@ -121,6 +122,24 @@ def test_names_order_copies_and_constants_are_told():
     scores[:] = scores[4] * np.linspace(1, 1.01004, 6)[:, None]
     *_, text = prepare(table_of(scores), Preparation(target="mean")).warnings
     assert text == "12 more pairs of algorithms agree as closely"
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "leverage", "doubt"),
+    [
+        (0.0, 2.0, 0.5, None),
+        (0.0, 2.0, 0.6, "extrapolation: this combination of scores is farther out than any in the"),
+        (0.0, 2.1, 0.5, "extrapolation: B is outside the range of the fit"),
+        (0.0, 0.9, 0.5, "extrapolation: B is outside the range of the fit"),
+        (-0.1, 2.0, 0.5, "A is below its low reference and counts as equal to it"),
+    ],
+)
+def test_doubts_about_a_prediction(a, b, leverage, doubt):
+    names, ranges = ("A", "B"), ((-1.0, 1.0), (1.0, 2.0))
+    transforms = [transform_of(name, np.ones(3)) for name in ("log10", "identity")]
+    known = {"environments": names, "ranges": ranges, "transforms": transforms}
+    found = _doubts(SimpleNamespace(**known, highest_leverage=0.5), [a, -9.0], [0.0, b], leverage)
+    assert [text[: len(doubt or "")] for text in found] == [doubt] * (doubt is not None)
 
 
 def test_equal_duplicates_are_kept_once_and_others_need_a_rule():
