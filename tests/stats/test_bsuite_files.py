@@ -276,6 +276,7 @@ UNUSABLE = {
     "nothing": (lambda table: table.iloc[:0], "no rows: expected one per logged episode"),
     "all blank": (lambda table: table.iloc[:0].assign(run=[]), "no rows: expected one"),
     "twice": (lambda table: pd.concat([table, table[["run"]]], axis=1), "'run' occurs twice"),
+    "lacking": (lambda table: table.drop(columns="steps"), "catch/0: no column steps (found"),
 }
 
 
