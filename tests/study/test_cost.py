@@ -13,7 +13,7 @@ from jbrl.agents.registry import AGENTS
 from jbrl.base.errors import JbrlError
 from jbrl.play.compilation import compiling
 from jbrl.play.lifetimes import COPIES
-from jbrl.play.unit import Unit
+from jbrl.play.unit import LATENCY_DECISIONS, Unit
 from jbrl.problems.prior import EpisodicPrior
 from jbrl.rollout.contract import SECONDS_PER_STEP
 from jbrl.study import cost
@@ -227,19 +227,14 @@ def test_estimates_are_kept_beside_what_it_took_and_corrected_by_it(tmp_path):
     assert first.items() <= saved_estimates(tmp_path).items()
 
 
-@pytest.mark.slow
-def test_a_search_that_serves_two_experiments_is_counted_once(tmp_path):
-    data = tables(
-        {"algorithm": "OPPS-DS", "space": "F1", "budget": 20}, n_environments=2, horizon=4
-    )
-    data["experiments"] = [
-        {"name": name, "prior": "UGC", "test": test} for name, test in (("a", "GC"), ("b", "UGC"))
-    ]
-    jbrl.run(data, tmp_path)
-    headers = [Store(tmp_path).result(unit.id).header for unit in load_study(data).units]
-    assert headers[0]["learned"] == headers[1]["learned"]
-    parts = [cost.actual(header, searched=n == 0) for n, header in enumerate(headers)]
-    assert parts[0].searching > 0 == parts[1].searching
+def test_what_a_unit_has_cost():
+    header = {"configuration": {"horizon": 250}, "n": 4, "offline_seconds": 3.0}
+    header |= {"online_seconds": 0.5, "compile_seconds": 7.0, "latency_seconds": 0.01}
+    waiting = 0.01 * LATENCY_DECISIONS
+    one = UnitCost(compiling=7.0, searching=3.0, deciding=500.0, waiting=waiting)
+    assert cost.actual(header, searched=True) == one and one.seconds == 510 + waiting
+    header |= {"decisions": 10, "compile_seconds": None, "latency_seconds": None}
+    assert cost.actual(header, searched=False) == UnitCost(deciding=5.0)
 
 
 # ---- the time left ----

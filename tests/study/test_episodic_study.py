@@ -2,9 +2,6 @@
 other units go on.
 """
 
-import os
-import shutil
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -16,7 +13,6 @@ import jbrl
 from jbrl.study.file import load_study
 from jbrl.study.plan import plan
 from jbrl.study.progress import Progress
-from tests.study.test_resume import same
 
 N = 40
 
@@ -57,25 +53,6 @@ def whole(tmp_path_factory):
     spread = results.returns.groupby(["experiment", "algorithm"])["score"].nunique()
     assert spread["Chain", "Random"] > N / 2 < spread["Chain", "Sarsa"]
     return results
-
-
-@pytest.mark.slow
-def test_chunks_and_shards_one_of_them_on_one_device(tmp_path, whole):
-    few = jbrl.run(tables(chunk=7), tmp_path, overrides=["study.n_environments=9"]).returns
-    same(few, whole.returns[whole.returns["unit"] < 9].reset_index(drop=True))
-    folders = [tmp_path / f"shard{i}" for i in (1, 2, 3)]
-    program = (
-        f"import jax, jbrl; jbrl.run({tables()!r}, {str(folders[1])!r}, shard='2/3'); assert "
-        "len(jax.devices()) == 1"
-    )
-    subprocess.run(
-        [sys.executable, "-c", program], check=True, env={**os.environ, "JAX_NUM_CPU_DEVICES": "1"}
-    )
-    for number in (1, 3):
-        jbrl.run(tables(), folders[number - 1], shard=f"{number}/3")
-    for folder in folders[1:]:
-        shutil.copytree(folder / "units", folders[0] / "units", dirs_exist_ok=True)
-    same(jbrl.Results(folders[0]).returns, whole.returns)
 
 
 def test_what_the_recorder_keeps_beside_the_scores(tmp_path, whole):

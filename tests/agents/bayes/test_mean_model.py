@@ -23,10 +23,8 @@ from jbrl.agents.complete import Complete, is_oracle
 from jbrl.agents.registry import AGENTS
 from jbrl.agents.scripted import Random
 from jbrl.base.pytree import record
-from jbrl.environments.environment import Tabular
 from jbrl.mdp import incremental
 from jbrl.mdp.dirichlet import DirichletMDPs, distribution
-from jbrl.mdp.mdp import MDP
 from jbrl.mdp.planning import GREATEST_DISCOUNT
 from jbrl.problems.lookup import problem
 from jbrl.problems.prior import DirichletPrior
@@ -232,24 +230,6 @@ def test_the_greatest_bonus_can_be_planned_with():
     state = BEGIN(agent, prior_of("UGC", discount=GREATEST_DISCOUNT))
     state = OBSERVE(agent, state, transition(0, 1, 1))
     assert np.isfinite(state.plan.q).all() and state.plan.tolerance.max() < 1e30
-
-
-@pytest.mark.slow
-def test_optimal_by_hand():
-    """Staying pays 1 for ever, worth 1 / (1 - 0.5) = 2; going pays 0 and then 3 for ever, worth
-    0.5 * 6 = 3.
-    """
-    transitions = jnp.array([[[1.0, 0], [0, 1]], [[0, 1], [0, 1]]])
-    rewards = jnp.array([[[1.0, 0], [0, 0]], [[0, 3], [0, 3]]])
-    mdp = MDP(transitions, rewards, jnp.int32(0))
-    knowledge = DirichletPrior(distribution(np.ones((2, 2, 2)), rewards), jnp.float32(0.5), 10)
-    plan = Optimal().reset(KEY, Optimal().reveal(knowledge, Tabular.of(mdp)))
-    np.testing.assert_allclose(plan.action_values, [[1 + 0.5 * 3, 3], [6, 6]], rtol=1e-6)
-    chosen = [
-        {int(Optimal().act(key, plan, jnp.int32(x))[0]) for key in jax.random.split(KEY, 32)}
-        for x in (0, 1)
-    ]
-    assert chosen == [{1}, {0, 1}]  # a tie in state 1
 
 
 def test_optimal_is_an_oracle_as_scripted_policies_are():
