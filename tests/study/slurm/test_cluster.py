@@ -17,6 +17,7 @@ from jbrl.base.errors import JbrlError
 from jbrl.cli.app import app
 from jbrl.cli.run import _meant, work
 from jbrl.play import batching, compile_cache
+from jbrl.study import slurm
 from jbrl.study.plan import RunPlan, plan
 from jbrl.study.slurm import (
     FILLED,
@@ -261,7 +262,9 @@ WARNED, CANCELLED = (Stopped([(number, 5.0)]) for number in (signal.SIGUSR2, sig
     ],
 )
 def test_how_a_task_ends(study, monkeypatch, capsys, end, moved, code, said, back):
-    """It has the cores, the memory and the compiled programs that it was given."""
+    """It has the cores, the memory and the compiled programs that it was given; a warning that
+    comes late ends nothing.
+    """
     planned, calls = plan(study, study.parent / "out"), []
 
     def execute(self, display, resources):
@@ -272,31 +275,28 @@ def test_how_a_task_ends(study, monkeypatch, capsys, end, moved, code, said, bac
             raise end
         return end
 
-    def note(name):
-        return lambda *given: calls.append((name, *given))
+    def note(owner, name):
+        monkeypatch.setattr(owner, name, lambda *given: calls.append((name, *given)))
 
     monkeypatch.setattr(RunPlan, "execute", execute)
-    monkeypatch.setattr("jbrl.study.slurm.requeue", note("back"))
-    monkeypatch.setattr(batching, "use_all_cores", note("cores"))
-    monkeypatch.setattr(compile_cache, "use", note("programs"))
+    note(slurm, "requeue")
+    note(batching, "use_all_cores")
+    note(compile_cache, "use")
+    note(signal, "signal")
     monkeypatch.setenv("SLURM_CPUS_PER_TASK", "3")
     monkeypatch.delenv("JAX_NUM_CPU_DEVICES")
     ids = [unit.id for unit in planned.units[1:2]]
     facts = (planned.study.facts(), planned.study.place, str(planned.study.folder))
     options = {"memory": "1GB", "compile_cache": "here"}
-    before = [signal.getsignal(number) for number in (signal.SIGUSR1, signal.SIGUSR2)]
-    try:
-        with pytest.raises(SystemExit) if code else contextlib.nullcontext() as ended:
-            work(Job(*facts, str(study.parent / "out"), tuple(ids), options))
-        assert signal.getsignal(signal.SIGUSR2) == signal.SIG_IGN  # a late one ends nothing
-    finally:
-        signal.signal(signal.SIGUSR1, before[0])
-        signal.signal(signal.SIGUSR2, before[1])
+    with pytest.raises(SystemExit) if code else contextlib.nullcontext() as ended:
+        work(Job(*facts, str(study.parent / "out"), tuple(ids), options))
     assert (ended.value.code if ended else None) == code
     for line, like in zip(capsys.readouterr().err.splitlines(), ["1 unit: .*", *said], strict=True):
         assert re.fullmatch(like, line)
-    assert calls[0] == ("cores", 3) and ("programs", "here") in calls
-    assert calls.count(("back",)) == back
+    assert calls[0] == ("use_all_cores", 3) and ("use", "here") in calls
+    assert calls.count(("requeue",)) == back
+    late = [("signal", number, signal.SIG_IGN) for number in (signal.SIGUSR1, signal.SIGUSR2)]
+    assert calls[-2:] == late
 
 
 ROUNDING = 1e-9  # of sums
