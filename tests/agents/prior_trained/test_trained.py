@@ -365,7 +365,10 @@ def test_mdps_of_a_group_are_part_of_the_memory_of_a_training(agent, measured):
 
 
 def test_a_round_that_does_not_fit_by_the_count_of_the_compiler_is_refused():
-    limited = Trials(bandit_like(), DISCOUNT, KEY, jax.devices()[:1], memory=7000)
+    enough, limited = (
+        Trials(bandit_like(), DISCOUNT, KEY, jax.devices()[:1], memory=n) for n in (8000, 7000)
+    )
+    enough.compile_round(jnp.negative, jnp.zeros(1000))
     with pytest.raises(
         JbrlError,
         match=r"^a round of training takes 7.81 KiB: expected at most 6.84 KiB, the memory that "
