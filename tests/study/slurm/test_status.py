@@ -151,7 +151,7 @@ def test_a_process_here_that_was_killed_is_seen_at_once_and_its_note_removed(fol
     killed.wait()
     note(folder, machine=HERE, pid=killed.pid)
     assert not Observer(folder).look().active
-    note(folder, "long-ago", updated=time.time() - 2 * study_status.FORGOTTEN_SECONDS)
+    note(folder, "long-ago", updated=time.time() - 25 * 3600)
     note(folder, "yesterday")
     jbrl.run(TABLES, folder)
     assert {path.name for path in (folder / "running").iterdir()} == {"yesterday.json"}
