@@ -145,7 +145,6 @@ def test_page_and_latex(table, tmp_path):
     assert tex.count(r"\begin{tabular}") == tex.count("& Rank (best") == 3
 
 
-@pytest.mark.slow
 def test_metrics_are_added_when_asked_for(table, tmp_path, monkeypatch):
     for function in (metrics, performance_profiles, probability_of_improvement):
         monkeypatch.setattr(
@@ -159,6 +158,12 @@ def test_metrics_are_added_when_asked_for(table, tmp_path, monkeypatch):
     page = (tmp_path / "index.html").read_text()
     for text in ("IQM", "Performance profiles", "Probability of improvement"):
         assert text in page
+    shown = Page(page).cells
+    for row in tables["metrics"]:
+        text = f"{row['value']:.3f} ({row['lower']:.3f}, {row['upper']:.3f})"
+        assert shown[shown.index(row["algorithm"], shown.index("Optimality gap")) :].index(text) < 5
+    for row in tables["improvement"]:
+        assert f"{row['value']:.2f}" in shown and f"{row['lower']:.3f} to {row['upper']:.3f}" in page
 
 
 def test_a_probability_of_improvement_has_its_interval():
