@@ -126,6 +126,18 @@ def test_the_verdict_by_hand():
     assert found == "Highest tag scores: b in credit assignment; a in memory and noise."
 
 
+@pytest.mark.parametrize(("unknown", "more"), [(0, ""), (2, ", not finished in 2")])
+def test_differences_are_counted(unknown, more):
+    difference, p_value = [0.2, -0.1, 0.3, 0.1, -0.2, 0.0], [0.01] * 3 + [0.5] * 3
+    rows = pd.DataFrame({"difference": difference, "p_value": p_value})
+    rows["differs"] = rows["p_value"] < 0.05
+    rows.loc[6 - unknown :, "p_value"] = math.nan
+    rows[["agent", "other", "bsuite_env"]] = "a", "b", "catch"
+    chapter = str(bsuite._differences(rows))
+    counts = "better in 2 experiments, worse in 1, no sure difference in"
+    assert f"'{counts} {3 - unknown}{more}'" in chapter
+
+
 def test_notices_that_are_too_many_are_counted():
     texts = [f"file {k}" for k in range(bsuite.MOST_NOTICES + 2)]
     for n, more in ((0, []), (1, ["1 more of that kind."]), (2, ["2 more of that kind."])):

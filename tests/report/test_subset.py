@@ -131,6 +131,11 @@ def test_files(made, tmp_path):
         made[0].outcome.best.subset
     )
     assert len(pd.read_csv(path.parent / "environments.csv")) == 5
+    first, *others = made[0].model.transforms  # a function of one's own is in no file
+    model = dataclasses.replace(first, name="custom"), *others
+    model = dataclasses.replace(made[0].model, transforms=model)
+    path = write_report(dataclasses.replace(made[0], model=model), "scores", tmp_path / "own")
+    assert {p.name for p in path.parent.iterdir()} == beside - {"model.json"}
 
 
 def test_choices_of_other_folds_are_drawn_where_there_are_any(made):
