@@ -163,7 +163,9 @@ def test_metrics_are_added_when_asked_for(table, tmp_path, monkeypatch):
         text = f"{row['value']:.3f} ({row['lower']:.3f}, {row['upper']:.3f})"
         assert shown[shown.index(row["algorithm"], shown.index("Optimality gap")) :].index(text) < 5
     for row in tables["improvement"]:
-        assert f"{row['value']:.2f}" in shown and f"{row['lower']:.3f} to {row['upper']:.3f}" in page
+        assert (
+            f"{row['value']:.2f}" in shown and f"{row['lower']:.3f} to {row['upper']:.3f}" in page
+        )
 
 
 def test_a_probability_of_improvement_has_its_interval():
