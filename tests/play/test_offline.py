@@ -4,6 +4,7 @@ with the same prior, and reused after a kill.
 
 import csv
 import io
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from typer.testing import CliRunner
 import jbrl
 from jbrl.agents.opps.ranking import Formula
 from jbrl.cli.app import app
+from jbrl.play.offline import learn
 from jbrl.play.unit import Unit
 from jbrl.study import resume
 from jbrl.study.plan import plan
@@ -68,6 +70,11 @@ def test_one_search_serves_all_experiments_with_the_same_prior(results):
     assert (results.units["offline_seconds"] < searched + 0.5).all()
     ids = [unit["knowledge"] for unit in results.manifest["units"]]
     assert ids == [files(results)[0].removesuffix(".npz")] * 2
+
+
+def test_what_was_found_before_takes_no_time():
+    known = SimpleNamespace(learned=lambda: "found")
+    assert learn(None, 0, None, None, known) == ("found", 0.0)
 
 
 def test_what_was_tried_is_a_table(results):
