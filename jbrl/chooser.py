@@ -181,9 +181,10 @@ class Chooser:
         tried.
         """
         entrant = self._entrant()
-        if entrant is None:
-            return False
-        racer, expected = entrant
+        return entrant is not None and self._make_ready(*entrant)
+
+    def _make_ready(self, racer: Racer, expected: float) -> bool:
+        """Make a candidate ready that is expected to take so many seconds; return True."""
         began = self.clock.spent
         self.say(f"{racer.name}: getting ready")
         known = racer.known
@@ -402,7 +403,7 @@ class Chooser:
 
     def _play_next(self) -> bool:
         """Play a round: those behind the leader double, or else the leader and its challengers;
-        return whether that was possible.
+        before a long one the next candidate enters. Return whether either was possible.
         """
         if self.race is None:
             if not self.played:
@@ -418,8 +419,10 @@ class Chooser:
             level = [name for name in rivals if name not in behind]
             todo = self._affordable([(name, 2 * n) for name in (leader, *level)])
             todo = todo if len(todo) > 1 and todo[0][0] == leader else []
-        if self._can_wait(todo):
-            return False
+        seconds = sum(self.by_name[name].expected(stop - self._n(name)) for name, stop in todo)
+        entrant = self._entrant()
+        if entrant is not None and seconds > ROUND_SHARE * entrant[1]:
+            return self._make_ready(*entrant)
         began = self.clock.spent
         for name, stop in todo:
             self.say(f"{len(rivals) + 1} candidates, {stop:,} environments: {name}")
@@ -429,12 +432,6 @@ class Chooser:
                 break
         self._racing += self.clock.spent - began
         return bool(todo)
-
-    def _can_wait(self, todo: Sequence[tuple[str, int]]) -> bool:
-        """Return whether a round takes so long that the next candidate had better enter first."""
-        seconds = sum(self.by_name[name].expected(stop - self._n(name)) for name, stop in todo)
-        entrant = self._entrant()
-        return entrant is not None and seconds > ROUND_SHARE * entrant[1]
 
     def _n(self, name: str) -> int:
         return sum(map(len, self.played[name]))
