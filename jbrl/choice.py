@@ -100,14 +100,8 @@ class Choice:
         """The answer in a few sentences."""
         if self.recommended is None and self.stopped == "interrupted":
             return f"The race was interrupted before any candidate was ready on {self.problem}."
-        if self.recommended is None and self.needed:
-            return (
-                f"No candidate was ready on {self.problem} within {_time(self.budget)}: the "
-                f"one that is ready soonest needs a budget of about {_time(self.needed)}."
-            )
         if self.recommended is None:
-            why = "; ".join(f"{s.name}: {s.reason}" for s in self.standings[:3] if s.reason)
-            return f"No candidate keeps the limits on {self.problem} ({why})."
+            return f"{self._nobody}."
         parts = [f"Take {self.recommended} for {self.problem}: {_scored(self)}"]
         others = [name for name in self.tied if name != self.recommended]
         if others:
@@ -129,15 +123,39 @@ class Choice:
                 f"Times were measured {self.busy}: decisions were judged by twice the median, or "
                 "by the processor time of slow ones where that is more"
             )
+        failed = [one for one in self.standings if one.status == "failed"]
+        if failed:
+            first = f"{failed[0].name}: {failed[0].reason}"
+            parts.append(f"{len(failed)} of {len(self.standings)} candidates failed ({first})")
+        parts += self._untried
+        return ". ".join(parts) + "."
+
+    @property
+    def _nobody(self) -> str:
+        """Return why none is recommended."""
+        tried = [one for one in self.standings if one.status in ("over a limit", "failed")]
+        if not tried and self.needed:
+            return (
+                f"No candidate was ready on {self.problem} within {_time(self.budget)}: the "
+                f"one that is ready soonest needs a budget of about {_time(self.needed)}"
+            )
+        known = [one for one in tried or self.standings if one.reason][:3]
+        why = "; ".join(f"{one.name}: {one.reason}" for one in known)
+        kept = any(one.status != "failed" for one in known)
+        what = "keeps the limits on" if kept else "that was tried can play"
+        return ". ".join([f"No candidate {what} {self.problem} ({why})", *self._untried])
+
+    @property
+    def _untried(self) -> list[str]:
+        """Return how many candidates were not tried, and the budget of the next, if any was not."""
         untried = sum(
             one.status in ("not tried", "out of time") and one.name != self.recommended
             for one in self.standings
         )
-        if untried:
-            text = f"{untried} of {len(self.standings)} candidates were not tried"
-            raised = f": the next needs a budget of {_time(self.needed)}" if self.needed else ""
-            parts.append(text + raised)
-        return ". ".join(parts) + "."
+        more = self.needed and self.stopped != "certified"  # which it would change
+        raised = f": the next needs a budget of {_time(self.needed)}" if more else ""
+        text = f"{untried} of {len(self.standings)} candidates were not tried{raised}"
+        return [text] if untried else []
 
     def as_dict(self) -> dict[str, Any]:
         """Return plain data, as `choice.json` holds it."""
