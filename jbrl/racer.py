@@ -24,6 +24,7 @@ from jbrl.base.files import naming, write_whole
 from jbrl.base.plugins import is_outside, source_digest
 from jbrl.play import compilation
 from jbrl.play.experiment import Run
+from jbrl.play.machine import processor
 from jbrl.play.offline import Learned, SearchCheckpoint
 from jbrl.play.play import make_run
 from jbrl.play.protocol import Protocol, check_returns
@@ -32,6 +33,7 @@ from jbrl.play.unit import Unit
 from jbrl.policy import Policy, of_trained
 from jbrl.problems.hosted import HostProblem
 from jbrl.rollout.contract import Findings
+from jbrl.study.cost import present_busy_text
 from jbrl.study.portfolio import Candidate
 from jbrl.study.progress import Progress
 from jbrl.study.resume import StoredFindings
@@ -166,6 +168,8 @@ class Times:
     processor: float = 0.0  # 99th percentile of processor seconds; 0: not measured
     # cost when it was first measured, so that a choice taken up again is the same; 0: that of now
     first_cost: float = 0.0
+    decisions: int = DECISIONS  # measured
+    machine: str = ""  # processor of the machine; "": not known
 
     @property
     def chosen_by(self) -> float:
@@ -178,6 +182,16 @@ class Times:
         than most, such as those that plan anew.
         """
         return min(self.latency, max(2 * self.median, self.processor))
+
+    def tell(self, limit: float) -> bool:
+        """Return whether they say if a decision keeps the limit, seconds, here and now: they do not
+        where a stricter one has let few decisions be measured, or other programs have kept some
+        waiting which do so no longer.
+        """
+        if self.machine not in ("", processor()):
+            return False
+        waited = self.cost <= SAFE * limit < self.latency and not present_busy_text()
+        return self.median > limit or (self.decisions > FEW_DECISIONS and not waited)
 
 
 class Racer:
@@ -215,7 +229,7 @@ class Racer:
         return self._kept.get(f"{self.unit.id}-times") is not None
 
     def learn(self, offline: float, online: float, until: float) -> None:
-        """Train and time it, unless that is kept: sets `times`.
+        """Train and time it, unless that is kept, of this machine: sets `times`.
 
         Args:
           offline, online: limits, seconds; what takes much longer is not measured to its end.
@@ -228,7 +242,8 @@ class Racer:
         kept = self._kept.get(f"{self.unit.id}-times")
         if kept is not None:
             self.times = Times(**kept[0])
-            return
+            if self.times.tell(online):
+                return
         with self._in_time(until):
             run = self._learned(offline, until)
             self._clock.check(until)
@@ -237,6 +252,8 @@ class Racer:
             *(run.offline_seconds, latency.p99, latency.median, latency.empty),
             run.compile_seconds + latency.compile_seconds,
             latency.processor_p99,
+            decisions=latency.decisions,
+            machine=processor(),
         )
         self._kept.put(f"{self.unit.id}-times", dataclasses.asdict(self.times))
 
@@ -247,8 +264,14 @@ class Racer:
         if times is None or found.decisions == FEW_DECISIONS:
             self._measured = before
             return
-        now = {"latency": found.p99, "median": found.median, "processor": found.processor_p99}
-        self.times = dataclasses.replace(times, **now, first_cost=times.chosen_by)
+        self.times = dataclasses.replace(
+            times,
+            latency=found.p99,
+            median=found.median,
+            processor=found.processor_p99,
+            first_cost=times.chosen_by,
+            decisions=found.decisions,
+        )
         self._kept.put(f"{self.unit.id}-times", dataclasses.asdict(self.times))
 
     def _latency(self, limit: float, until: float, decisions: int = DECISIONS) -> Latency:

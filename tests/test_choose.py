@@ -393,6 +393,43 @@ def test_decisions_that_were_slow_by_chance_are_measured_again(median, p99, spen
     assert found.p99 == kept and found.compile_seconds == 1
 
 
+@pytest.mark.parametrize(
+    ("limits", "later", "asked"),
+    [
+        ((1e-3, 1e-3), "", [20, 300]),  # kept
+        ((1e-5, 1e-3), "", [20, 20, 300]),  # few were enough for the stricter limit alone
+        ((1e-5, 1e-5), "", [20]),
+        ((1e-3, 1e-3), "elsewhere", [20, 300, 20, 300]),
+        ((1.5e-4, 1.5e-4), "busy", [20, 300, 300, 300]),
+        ((1.5e-4, 1.5e-4), "idle", 2 * [20, 300, 300, 300]),  # slow ones had to wait
+    ],
+)
+def test_times_that_are_kept_serve_limits_that_they_were_measured_for(
+    limits, later, asked, tmp_path, monkeypatch
+):
+    found: list[int] = []
+    racing = import_module("jbrl.racer")
+
+    def latency(n: int) -> Latency:
+        found.append(n)
+        return Latency(5e-5, 2e-4, n, 1, 1e-6)
+
+    run = SimpleNamespace(offline_seconds=0.0, compile_seconds=0.0, latency=latency)
+    monkeypatch.setattr(Racer, "_learned", lambda *_: run)
+    monkeypatch.setattr(Racer, "policy", lambda _: run)
+    monkeypatch.setattr(racing, "present_busy_text", lambda: "" if later == "idle" else "busy")
+    chosen = problem("GC")
+    protocol = Protocol(chosen, chosen, 256, 0, Steps(8), 0.95)
+    for limit in limits:
+        one = candidate(AGENTS["BEB"].agent(), protocol)
+        racer = Racer(one, protocol, Kept(tmp_path), Clock(60))
+        racer.learn(60.0, limit, 60.0)
+        assert racer.times is not None and racer.times.latency == 2e-4
+        if later == "elsewhere":
+            monkeypatch.setattr(racing, "processor", lambda: "another")
+    assert found == asked
+
+
 def test_decisions_that_plan_anew_count_on_a_busy_machine(monkeypatch):
     """One decision in five takes 200 us of the processor, some wait for 5 ms in addition."""
     monkeypatch.setattr(import_module("jbrl.chooser"), "present_busy_text", lambda: "busy")
