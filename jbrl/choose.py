@@ -6,7 +6,9 @@ when no other can be better by more than epsilon, or when the budget is spent. T
 in environments that the race has not seen.
 """
 
+import contextlib
 import json
+import secrets
 import shutil
 from collections.abc import Mapping, Sequence
 from importlib import import_module
@@ -16,7 +18,7 @@ from typing import Any
 
 from jbrl.agents.complete import is_oracle
 from jbrl.base.errors import JbrlError, as_path, expect, shown
-from jbrl.base.files import naming, write_whole
+from jbrl.base.files import naming, sweep, write_whole
 from jbrl.base.parameters import parse_seconds, separated
 from jbrl.choice import Choice
 from jbrl.chooser import Chooser, Progress, Watch
@@ -147,16 +149,22 @@ def _write(choice: Choice, folder: Path) -> None:
 
 
 def _write_policy(choice: Choice, folder: Path) -> None:
+    """Put the policy into its place, where another process may be about to do the same."""
     limits = {"offline": choice.offline_limit, "online": choice.online_limit}
-    new, old, place = (folder / name for name in ("policy.new", "policy.old", "policy"))
-    for leftover in (new, old):
-        shutil.rmtree(leftover, ignore_errors=True)
+    sweep(folder, "*policy.*.tmp")
+    own, place = secrets.token_hex(4), folder / "policy"
+    new, old = folder / f"policy.new.{own}.tmp", folder / f"policy.old.{own}.tmp"
     decisions = DECISIONS if choice.is_timed else None
     choice.policy.save(new, limits=limits, decisions=decisions)
-    if place.exists():  # until the new one is whole
-        place.rename(old)
-    new.rename(place)
-    shutil.rmtree(old, ignore_errors=True)
+    while new.exists():
+        with contextlib.suppress(FileNotFoundError):
+            place.rename(old)  # until the new one is whole
+        try:
+            new.rename(place)
+        except OSError:  # that of another process came first
+            if not place.exists():
+                raise
+        shutil.rmtree(old, ignore_errors=True)
 
 
 def _field(given: Any, protocol: Protocol, offline: float, online: float) -> list[Candidate]:

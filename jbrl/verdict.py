@@ -167,12 +167,15 @@ class Verdict:
 
     def _tighter(self) -> Iterator[tuple[float, str]]:
         """Yield the latencies from which on another candidate is best, the shortest first."""
-        means, best = self._means(), -np.inf
-        times: Any = {name: self.race.by_name[name].times for name in means}
-        for name in sorted(means, key=lambda name: times[name].latency):
+        means, best, seconds = self._means(), -np.inf, {}
+        for name in means:
+            times: Any = self.race.by_name[name].times
+            late = times.latency > self.race.limits[1]  # judged by the cost: others kept it waiting
+            seconds[name] = times.cost if late else times.latency
+        for name in sorted(means, key=lambda name: seconds[name]):
             if means[name] > best + self.race.epsilon:
                 best = means[name]
-                yield times[name].latency, name
+                yield seconds[name], name
 
     # ---- the Bayes-optimal value ----
 

@@ -112,6 +112,37 @@ def test_what_was_played_is_kept_and_gives_the_same_answer(choice, folder):
     assert plain(again) == plain(choice)
 
 
+def test_another_process_may_write_its_policy_at_the_same_time(choice, tmp_path, monkeypatch):
+    """It puts its own into the place that was just made free."""
+    rename, others = Path.rename, iter(range(3))
+
+    def late(path: Path, target: Path) -> Path:
+        found = rename(path, target)
+        if path.name == "policy" and next(others, None) is not None:
+            path.mkdir()
+            (path / "policy.json").write_text("of another process")
+        return found
+
+    choose = import_module("jbrl.choose")
+    choose._write_policy(choice, tmp_path)
+    monkeypatch.setattr(Path, "rename", late)
+    (tmp_path / "policy.new").mkdir()  # of a process that has just begun
+    choose._write_policy(choice, tmp_path)
+    assert next(others, None) is None
+    assert jbrl.load_policy(tmp_path / "policy").digest == choice.policy.digest
+    assert {path.name for path in tmp_path.iterdir()} == {"policy", "policy.new"}
+
+
+@pytest.mark.parametrize(("limit", "ends"), [(1e-2, [2e-4, 5e-3]), (1e-3, [2e-4, 4e-4])])
+def test_limits_at_which_the_answer_changes_are_those_that_it_was_judged_by(limit, ends):
+    """On a busy machine, by the processor seconds of slow decisions."""
+    times = {"quick": Times(0.0, 2e-4, 1e-4, 0.0, 1.0), "best": Times(0.0, 5e-3, 2e-4, 0.0, 1.0)}
+    racers = {name: SimpleNamespace(times=one) for name, one in times.items()}
+    race = SimpleNamespace(by_name=racers, limits=(60.0, limit), epsilon=0.1)
+    verdict: Any = SimpleNamespace(race=race, _means=lambda: {"best": 2.0, "quick": 1.0})
+    assert list(Verdict._tighter(verdict)) == [(ends[0], "quick"), (ends[1], "best")]
+
+
 def interrupted(folder: Path, at: str, **options: Any) -> Choice:
     """Return what a choice answers that is interrupted at a step."""
 

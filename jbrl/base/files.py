@@ -86,7 +86,7 @@ def writing(
     temporary = (out if not made else made[-1].parent) / f".report.{secrets.token_hex(4)}.tmp"
     new = temporary / "new"
     try:
-        _sweep(temporary.parent)
+        sweep(temporary.parent, ".report.*.tmp")
         new.mkdir(parents=True)
         yield new
         out.parent.mkdir(parents=True, exist_ok=True)
@@ -184,9 +184,9 @@ def _copy(path: Path, copy: Path) -> None:
         shutil.copy2(path, copy)
 
 
-def _sweep(folder: Path) -> None:
-    """Remove temporary folders that killed processes have left."""
-    for left in folder.glob(".report.*.tmp"):
+def sweep(folder: Path, names: str) -> None:
+    """Remove temporary folders, whose names are a pattern, that killed processes have left."""
+    for left in folder.glob(names):
         with contextlib.suppress(OSError):
             if time.time() - left.stat().st_mtime > _STALE_SECONDS:
                 shutil.rmtree(left, ignore_errors=True)
