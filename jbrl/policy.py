@@ -494,10 +494,10 @@ def of_trained(trained: Trained) -> Policy:
       JbrlError: it has to be shown the environment.
     """
     _refuse_oracle(trained.given)
-    rules = trained.protocol
+    rules, agent = trained.protocol, jax.device_put(trained.agent)
     return Policy(
         agent=trained.given,
-        player=Player(trained.agent, trained.knowledge, rules.prior.spec, rules.in_blocks),
+        player=Player(agent, trained.knowledge, rules.prior.spec, rules.in_blocks),
         problem=rules.prior,
         prior=rules.agent_prior(),
         seed=rules.seed,

@@ -145,6 +145,8 @@ def test_a_folder_plays_the_same_actions(folder, played, policy):
 
 def test_a_folder_keeps_what_was_searched_for(tmp_path):
     policy = jbrl.policy(AGENTS["Look-ahead"].agent(decisions=2), "GC", horizon=4)
+    # functions are embedded in other programs, which traced states index
+    assert all(isinstance(leaf, jax.Array) for leaf in jax.tree.leaves(policy.functions()))
     loaded = jbrl.load_policy(policy.save(tmp_path / "searched", decisions=5))
     assert loaded.digest == policy.digest
     jax.tree.map(np.testing.assert_array_equal, loaded.learned.strategy, policy.learned.strategy)
