@@ -130,8 +130,11 @@ def choose(
     with keeping(keep, where):
         choice = verdict.reach()
     if folder is not None:
-        with naming(folder, "written"):
-            _write(choice, folder)
+        try:
+            with naming(folder, "written"):
+                _write(choice, folder)
+        except JbrlError as error:  # what took so long to find is said all the same
+            raise JbrlError(f"{error}. The answer is: {choice.sentence}") from None
     return choice
 
 
@@ -155,7 +158,10 @@ def _write_policy(choice: Choice, folder: Path) -> None:
     own, place = secrets.token_hex(4), folder / "policy"
     new, old = folder / f"policy.new.{own}.tmp", folder / f"policy.old.{own}.tmp"
     decisions = DECISIONS if choice.is_timed else None
-    choice.policy.save(new, limits=limits, decisions=decisions)
+    try:
+        choice.policy.save(new, limits=limits, decisions=decisions)
+    except JbrlError as error:
+        raise JbrlError(str(error).replace(str(new), str(place))) from None
     while new.exists():
         with contextlib.suppress(FileNotFoundError):
             place.rename(old)  # until the new one is whole

@@ -143,6 +143,18 @@ def test_limits_at_which_the_answer_changes_are_those_that_it_was_judged_by(limi
     assert list(Verdict._tighter(verdict)) == [(ends[0], "quick"), (ends[1], "best")]
 
 
+def test_an_answer_that_cannot_be_written_is_said(choice, folder, tmp_path, monkeypatch):
+    shutil.copytree(folder, tmp_path / "full")
+
+    def full(path: Path, content: bytes) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(import_module("jbrl.policy_folder"), "write_whole", full)
+    said = r"full.policy: cannot be written: No space left on device. The answer is: Take \w"
+    with pytest.raises(JbrlError, match=said):
+        jbrl.choose("GC(n_states=3)", candidates="Sarsa", out=tmp_path / "full", **TINY)
+
+
 def interrupted(folder: Path, at: str, **options: Any) -> Choice:
     """Return what a choice answers that is interrupted at a step."""
 
