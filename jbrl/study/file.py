@@ -25,7 +25,7 @@ from jbrl.mdp.mdp import horizon_for
 from jbrl.mdp.sampling import stream
 from jbrl.play.play import lifetime_of
 from jbrl.play.protocol import Protocol
-from jbrl.play.unit import Unit
+from jbrl.play.unit import Unit, canonical
 from jbrl.problems.lookup import listed, members, problem
 from jbrl.problems.problem import DirichletProblem, Problem
 from jbrl.rollout.contract import DrawsParameters, OfflineSearch, cost
@@ -101,7 +101,9 @@ class Study:
             for agent in grid
             for protocol in by_seed
         )
-        self.units: list[Unit] = list({unit.id: unit for unit in units}.values())
+        different = {unit.id: unit for unit in units}.values()
+        # the same agent, where it is named in two ways
+        self.units: list[Unit] = list({canonical(u.row()): u for u in different}.values())
 
     def facts(self) -> dict[str, Any]:
         """Return the tables as they are recorded beside the results."""

@@ -57,6 +57,7 @@ def test_lists_are_axes_of_a_grid_and_agents_keep_to_their_experiments():
 def test_units_given_twice_are_one():
     data = tables()
     data["agents"].append({"algorithm": "e-Greedy", "epsilon": [0.5, 0.25]})
+    data["agents"].append({"algorithm": "jbrl.agents:EpsilonGreedy", "epsilon": 0.25})
     assert [
         u.parameters.get("epsilon") for u in load_study(data).units if u.experiment == "GC"
     ] == [None, 0.0, 0.5, 0.25]
