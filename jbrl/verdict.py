@@ -220,8 +220,10 @@ class Verdict:
         if course.race is None and course.played:
             course.begin()
         race, policy, winner = course.race, self.policy, None
-        # in the place of those that have played, whoever is trained, and was timed if any was
-        late = [r for r in course.racers if r.status == "out of time" and r.is_trained]
+        # in the place of those that have played, whoever is trained, and was timed if any was;
+        # what an interruption has kept from playing counts as not tried
+        unplayed = [r for r in course.racers if r.status in ("out of time", "not tried")]
+        late = [racer for racer in unplayed if racer.is_trained]
         late.sort(key=lambda racer: racer.times is None)
         recommended = late[0].name if late else None
         if race is not None:

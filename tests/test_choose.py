@@ -182,6 +182,17 @@ def test_an_interruption_before_any_candidate_is_ready_is_said(tmp_path):
     assert found.sentence == said and found.recommended is None
 
 
+def test_an_interruption_leaves_the_policy_of_who_was_about_to_play(tmp_path, monkeypatch):
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Racer, "play", interrupt)
+    found = jbrl.choose("GC(n_states=3)", **TINY, out=tmp_path, candidates=["Sarsa"])
+    assert (found.outcome, found.recommended, found.winner) == ("interrupted", "Sarsa", None)
+    assert "it keeps the limits, and there was no time to play it" in found.sentence
+    assert jbrl.load_policy(tmp_path / "policy").name == "Sarsa"
+
+
 def test_an_interruption_ends_in_the_answer_so_far(choice, folder):
     found = interrupted(folder, "environments", candidates=["Sarsa", "Q-learning"])
     assert (found.outcome, found.stopped) == ("interrupted", "interrupted")
