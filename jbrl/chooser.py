@@ -35,6 +35,7 @@ LEAST = {False: 4, True: 1}  # the same where they take long: compiled, and on t
 RANGE_PLAYED = 2048  # environments that the range from Random to Optimal is measured in
 BLOCK_SHARE = 0.04  # of the budget, that the first environments of a candidate should take
 REFERENCE_SHARE = 0.2  # of what is left, that the end of a range should take
+LATE_SHARE = 0.5  # the same, where nobody else is going to enter
 TOGETHER = 4  # candidates that are in the race before it begins
 ENTRY_SHARE = 0.65  # of the time, for making candidates ready
 ROUND_SHARE = 0.25  # of the time that the next candidate takes to enter, for a round before it does
@@ -82,6 +83,7 @@ class Chooser:
         self._off = [1.0]  # what entering took, for a second that was expected
         self._entering = self._racing = 0.0  # seconds
         self.references: dict[str, Floats] = {}
+        self._late = False  # whether the ends of the range were tried late, too
         self.race: Race | None = None
         self.assumed = False  # whether the range of scores is
         self.needed = 0.0  # seconds of the budget that would have served to try a candidate
@@ -115,14 +117,14 @@ class Chooser:
 
     # ---- who takes part ----
 
-    def _refer(self) -> None:
-        """Play the ends of the range, as far as that takes little of the time."""
+    def _refer(self, share: float) -> None:
+        """Play the ends of the range, as far as that takes no more than a share of the time."""
         for name in ("Random", "Optimal"):
             if name in self.references:
                 continue
             made = candidate(AGENTS[name].agent(), self.protocol)
             one = Racer(made, self.protocol, Kept(None), self.clock)
-            if self._expected(one) > REFERENCE_SHARE * (self._end - self.clock.spent):
+            if self._expected(one) > share * (self._end - self.clock.spent):
                 continue
             try:
                 self.protocol.check_agent(one.agent, one.name)
@@ -139,7 +141,7 @@ class Chooser:
         while not self.played and self._enter_next():  # an answer first
             pass
         if self.played:
-            self._refer()
+            self._refer(REFERENCE_SHARE)
         while True:
             early = len(self.played) < min(TOGETHER, len(self.racers))
             share = ENTRY_SHARE * (self._entering + self._racing)
@@ -423,6 +425,12 @@ class Chooser:
         entrant = self._entrant()
         if entrant is not None and seconds > ROUND_SHARE * entrant[1]:
             return self._make_ready(*entrant)
+        if rivals and entrant is None and not self.references and not self._late:
+            self._late = True
+            self._refer(LATE_SHARE)
+            if self.references:  # epsilon is a part of the range
+                self.begin()
+                return True
         began = self.clock.spent
         for name, stop in todo:
             self.say(f"{len(rivals) + 1} candidates, {stop:,} environments: {name}")
