@@ -268,6 +268,8 @@ class Verdict:
         if not self.score or not self.bracket or self.bracket[0] <= 0:
             return None
         (_, low, high), (lower, upper) = self.score[0], self.bracket
+        if low < 0:  # shares below 0 have no such limit
+            return None
         return min(1.0, low / upper), min(1.0, high / lower)
 
     def _standing(self, racer: Racer, leader: str | None) -> Standing:

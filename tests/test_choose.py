@@ -133,6 +133,12 @@ def test_another_process_may_write_its_policy_at_the_same_time(choice, tmp_path,
     assert {path.name for path in tmp_path.iterdir()} == {"policy", "policy.new"}
 
 
+@pytest.mark.parametrize(("low", "share"), [(1.0, (0.1, 1.0)), (-1.0, None)])
+def test_a_score_that_may_be_negative_is_no_share_of_a_value(low, share):
+    verdict: Any = SimpleNamespace(score=((3.0, low, 5.0), 64), bracket=(2.0, 10.0))
+    assert Verdict._share(verdict) == share
+
+
 @pytest.mark.parametrize(("limit", "ends"), [(1e-2, [2e-4, 5e-3]), (1e-3, [2e-4, 4e-4])])
 def test_limits_at_which_the_answer_changes_are_those_that_it_was_judged_by(limit, ends):
     """On a busy machine, by the processor seconds of slow decisions."""
