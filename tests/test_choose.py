@@ -615,6 +615,24 @@ def test_who_is_not_ready_in_time_breaks_no_limit(trained, course_of, monkeypatc
         assert "within 10 s: the one that is ready soonest needs a budget of" in choice.sentence
 
 
+@pytest.mark.parametrize("recommended", [None, "good"])
+def test_who_has_failed_is_said_with_the_reason(recommended, choice):
+    """A greater budget is no remedy."""
+    fields = {"offline_seconds": 1.0, "latency_seconds": 1e-4, "compile_seconds": 1.0}
+    field = [
+        Standing(name="bad", algorithm="BEB", status="failed", reason="reward = nan", **fields),
+        Standing(name="good", algorithm="BEB", status="leader", mean=1.0, n=64, **fields),
+        Standing(name="late", algorithm="BEB", status="not tried"),
+    ]
+    given = {"recommended": recommended, "winner": recommended, "tied": (), "needed": 99.0}
+    standings = tuple(one for one in field if recommended or one.name != "good")
+    found = dataclasses.replace(choice, **given, standings=standings, stopped="budget")
+    assert "bad: reward = nan" in found.sentence and "within" not in found.sentence
+    assert "were not tried: the next needs a budget of 99 s" in found.sentence
+    certain = dataclasses.replace(found, stopped="certified")
+    assert "99 s" not in certain.sentence and "were not tried" in certain.sentence
+
+
 def test_an_assumed_range_follows_fresh_scores(course_of):
     course = course_of("Catch", 10, [rival("alone", 0.5, 0.5, "Q-learning", blind=True)])
     course.played["alone"] = [np.zeros(8)]
@@ -736,6 +754,34 @@ def test_where_limits_are_strict_those_that_decide_soonest_come_first(course_of)
         assert [each.name for each in course._waiting()] == left
     course.played["e-Greedy"] = [np.zeros(8)]
     assert [each.name for each in course._waiting()] == ["PSRL", "Q-learning"]
+
+
+def test_a_race_that_begins_leaves_time_for_who_enters(course_of):
+    """Scoring the leader takes less of it than scoring any would, which is only then known."""
+    means, agent = {"slow": 0.0, "quick": 9.0, "next": 5.0}, AGENTS["Q-learning"].agent()
+    field = [Candidate(name, agent, 6.0, 0.0, 1e-9, 8, blind=True) for name in means]
+    course = course_of("Catch", 60, field, means.values())
+    course.clock.reading, course._entering = 35.0, 20.0
+    for racer, each in zip(course.racers, (0.4, 1e-4), strict=False):
+        racer.status, racer.each = "running", each
+        course.played[racer.name] = [racer.mean + np.random.default_rng(0).random(8)]
+    assert course._entrant() is None and course._play_next()
+    assert course.racers[-1].status != "not tried"
+
+
+def test_ends_of_the_range_play_late_where_nobody_else_enters(course_of, monkeypatch):
+    """Without them epsilon is a part of what candidates differ by."""
+    field = [rival(name, 6.0, 0.0, "Q-learning", blind=True) for name in ("first", "second")]
+    course = course_of("Catch", 60, field)
+    for racer in course.racers:
+        racer.status, racer.each = "running", 1e-4
+    course.clock.reading, course._entering = 35.0, 20.0
+    course.played = {racer.name: [racer.mean + np.zeros(8)] for racer in course.racers}
+    monkeypatch.setattr(course, "_expected", lambda one: 6.0)  # of 18 seconds
+    monkeypatch.setattr(course, "_opening", lambda one, most: np.full(8, -9.0))
+    course.run()
+    assert course.references["Random"].mean() == -9.0
+    assert course.epsilon == pytest.approx(0.1 * (9 + max(one.mean for one in course.racers)))
 
 
 def test_who_would_not_be_ready_in_time_is_left_out(course_of):
