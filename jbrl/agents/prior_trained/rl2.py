@@ -189,6 +189,8 @@ class RL2(rounds.PPOParameters, trained.TrainedOnPrior):
         0.01, "weight of the policy's entropy, at the start", low=0, high=1e6
     )
 
+    version = 2
+
     def __post_init__(self) -> None:
         super().__post_init__()
         width = min(trained.WIDTH, self.batch)
