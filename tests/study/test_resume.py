@@ -188,5 +188,8 @@ def test_a_return_that_is_not_finite_fails_its_unit(tmp_path, monkeypatch):
     results = jbrl.run(tables(), tmp_path, only="Random")
     assert list(results.scores["status"]) == ["failed", "missing", "missing"]
     found = Store(tmp_path).result(results.manifest["units"][0]["id"])
-    assert found is not None and "in environment 3 is nan: expected a finite number" in found.header["reason"]
+    assert (
+        found is not None
+        and "in environment 3 is nan: expected a finite number" in found.header["reason"]
+    )
     assert len(results.returns) == 0
