@@ -46,7 +46,7 @@ ABOUT = {
     ),
     "wrong-priors": (
         "What a wrong prior costs",
-        "449 units of 500 MDPs",
+        "494 units of 500 MDPs",
         "jbrl run experiments/wrong-priors.toml",
     ),
     "features": (
