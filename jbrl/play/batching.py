@@ -105,10 +105,10 @@ def _over_devices(
     mapped = jax.shard_map(body, mesh=mesh, in_specs=split, out_specs=split, check_vma=False)
     # Where `body` leaves an input unused, for example an agent its key, JAX would drop it, and
     # crash when called again (jaxlib 0.10.2).
-    placed = NamedSharding(mesh, split)  # said of results too: one without entries loses it
-    return jax.jit(
-        mapped, in_shardings=placed, out_shardings=placed, keep_unused=True, donate_argnums=donated
-    )
+    placed = NamedSharding(mesh, split)
+    # on several devices said of results, too: one without entries loses it
+    after: dict[str, Any] = {"out_shardings": placed} if len(devices) > 1 else {}
+    return jax.jit(mapped, in_shardings=placed, keep_unused=True, donate_argnums=donated, **after)
 
 
 def compile_blocks(
