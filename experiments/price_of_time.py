@@ -167,7 +167,7 @@ def _panel(axes: Axes, table: pd.DataFrame, looks: parts.Styles) -> None:
 
 
 def table(contests: dict[str, Contest]) -> str:
-    """Return the table of the page: the winners within some limits, and features."""
+    """Return the table of the page: the winners within some limits."""
     heads = [f"{seconds_text(limit) if limit else 'nothing'} before" for limit in OFFLINE]
     lines = [f"| problem | {' | '.join(heads)} |", f"|---|{'---|' * len(heads)}"]
     for problem, contest in contests.items():

@@ -451,8 +451,8 @@ class _Work:
             seconds.append(piece["seconds"])
             return _replication(piece)
 
-        def others(limit: float | None) -> list[Kind]:
-            return self._others(ways, ahead, limit)
+        def others(limit: float | None, pace: float = 1.0) -> list[Kind]:
+            return self._others(ways, ahead, limit, pace)
 
         if math.isinf(plan.budget):
             found = [kind(plan.shallow) for kind in (ways.shown, *others(None))]
@@ -475,15 +475,23 @@ class _Work:
             raced.append(kinds[choice["kind"]](choice["decisions"]))
         return raced[0], choice["n_mdps"], choice["seconds"]
 
-    def _others(self, ways: Ways, ahead: LookAhead, limit: float | None) -> list[Kind]:
-        """Return the relaxations beside that in which the MDP is shown after the look-ahead."""
+    def _others(
+        self, ways: Ways, ahead: LookAhead, limit: float | None, pace: float = 1.0
+    ) -> list[Kind]:
+        """Return the relaxations beside that in which the MDP is shown after the look-ahead.
+
+        Args:
+          limit: seconds that a replication may take.
+          pace: measured duration of small look-aheads over the estimated one.
+        """
         relaxed = forgetting(ahead.layers.model, self.discount, self.horizon, self.cores)
         if relaxed is not None:
             slow = limit is not None and relaxed.seconds(LEAST_MDPS) > limit
             return [] if slow else [ways.forgetting(relaxed)]
 
         def find() -> dict[str, Any]:
-            found = hide(ahead, self.seeds("hide", 1)[0], limit)
+            most = None if limit is None else limit / pace
+            found = hide(ahead, self.seeds("hide", 1)[0], most)
             return {"bounds": [(one.states, one.hidden.trials, one.shift) for one in found]}
 
         kept = self.pieces.get(f"hidden-{ahead.decisions}-{self.plan.budget:g}", find)

@@ -340,7 +340,7 @@ class Forgetting:
     def of_leaves(
         self, drawn: np.ndarray, centre: np.ndarray | None = None
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Estimate E[V(y) | what is remembered] at all leaves, without bias, from MDPs of `draw`.
+        """Estimate E[V(y) | what is remembered] at all leaves, from above, by MDPs of `draw`.
 
         Args:
           centre: numbers of leaves, [L]; default: the estimates.
@@ -349,7 +349,6 @@ class Forgetting:
         """
         tree, (n_moves, _, n_mdps) = self.tree, drawn.shape
         moves, n_leaves = np.arange(n_moves)[:, None], max(1, AT_ONCE // n_mdps)
-
         estimates, distances = np.empty((2, len(tree.leaf_states)))
 
         def fill(first: int) -> None:

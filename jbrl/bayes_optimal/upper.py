@@ -76,7 +76,8 @@ class Race:
     """The choice of a way by the ends that are to be expected within the time that is left."""
 
     first: Kind
-    others: Callable[[float], Sequence[Kind]]  # of the seconds that a replication may take
+    # of the seconds that a replication may take, and of the pace of the first runs
+    others: Callable[[float, float], Sequence[Kind]]
     shallow: int  # decisions looked ahead in the first runs
     deepest: int
     trial: Trial
@@ -89,7 +90,7 @@ class Race:
             return way, way.least
         self.trial(self.first(self.shallow), FIRST)  # makes what later ones find
         runs = [self._timed(self.first(self.shallow), FIRST)]
-        kinds = [self.first, *self.others(self._share(1) / runs[0][1])]
+        kinds = [self.first, *self.others(self._share(1), runs[0][1])]
         ways = [kind(self.shallow) for kind in kinds[1:]]
         runs += [self._timed(way, min(FIRST, way.least)) for way in ways]
         seconds = self._share(1)

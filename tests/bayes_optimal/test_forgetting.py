@@ -256,7 +256,7 @@ def test_what_takes_longer_than_there_is_time_for_is_not_tried():
     ahead = LookAhead(work.layers, DISCOUNT, HORIZON, 1, 1)
     plan = make_plan(work.layers, "Grid", HORIZON, 1, 9.0, 2**32, 1)
     work.plan, ways = plan, Ways(ahead, plan, np.random.SeedSequence(0))
-    assert len(work._others(ways, ahead, None)) == len(work._others(ways, ahead, 1.0)) == 1
+    assert len(work._others(ways, ahead, None)) == len(work._others(ways, ahead, 1.0, 1e9)) == 1
     assert not work._others(ways, ahead, 1e-6)
 
 

@@ -58,7 +58,7 @@ class Machine:
         def trial(way: Way, n_mdps: int) -> Replication:
             return way.replication(n_mdps, np.random.SeedSequence(0))
 
-        return Race(kinds[0], lambda _: kinds[1:], SHALLOW, DEEPEST, trial, self.left).choose()
+        return Race(kinds[0], lambda *_: kinds[1:], SHALLOW, DEEPEST, trial, self.left).choose()
 
 
 @pytest.mark.parametrize("pace", [0.2, 1.0, 6.0])
