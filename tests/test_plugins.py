@@ -123,6 +123,7 @@ def test_errors_are_told_with_the_innermost_line_of_the_user(tmp_path):
     path = tmp_path / "mine.py"
     act = "import json\n\nclass Mine:\n    def act(self):\n        return json.loads('{')\n"
     path.write_text(act + "\ndef boom():\n    raise ValueError('one\\ntwo')\n")
+    back = f'callback: Traceback (most recent call last):\n  File "{path}", line 8, in boom\n'
     space: dict = {}
     exec(compile(path.read_text(), str(path), "exec"), space)
     for call, message in (
@@ -132,3 +133,5 @@ def test_errors_are_told_with_the_innermost_line_of_the_user(tmp_path):
         with pytest.raises(ValueError) as caught:
             call()
         assert plugins.explained(caught.value).endswith(message)
+    called = RuntimeError(f"{back}    raise E('one')\nE: one\n")  # of XLA, about a callback
+    assert plugins.explained(called) == f"E: one ({path}, line 8, in boom)"

@@ -15,6 +15,7 @@ import functools
 import hashlib
 import importlib
 import importlib.util
+import re
 import site
 import sys
 import sysconfig
@@ -23,7 +24,7 @@ from collections.abc import Iterator
 from contextvars import ContextVar
 from importlib.machinery import ModuleSpec
 from pathlib import Path
-from types import ModuleType, TracebackType
+from types import ModuleType
 from typing import Any
 
 from jbrl.base.errors import JbrlError, nearest, shown
@@ -278,6 +279,10 @@ INSTEAD = {
 }
 
 
+_CALLED_BACK = "callback: Traceback (most recent call last):"
+_FRAME = re.compile(r'^  File "(.+)", line (\d+), in (.+)$', re.MULTILINE)
+
+
 def explained(error: BaseException) -> str:
     """Return an error in words: its type, its whole message, and the place in the code of the user
     that it comes from.
@@ -286,16 +291,21 @@ def explained(error: BaseException) -> str:
     innermost frame outside jbrl, the standard library and installed packages; where there is none,
     nothing is said. An error of JAX about an array whose value is not known yet says what to write.
     """
-    place, kind = _user_place(error.__traceback__), type(error).__name__
+    trace = traceback.walk_tb(error.__traceback__)
+    frames = [(f.f_code.co_filename, line, f.f_code.co_qualname) for f, line in trace]
+    said, kind = f"{type(error).__name__}: {error}".rstrip(), type(error).__name__
+    if _CALLED_BACK in said:  # XLA hands on the error of a callback as a text
+        frames = [(file, int(line), name) for file, line, name in _FRAME.findall(said)]
+        said = said.split("\n")[-1]
+    place = _user_place(frames)
     if kind in INSTEAD:
         return f"{UNKNOWN_YET}{f' ({place})' if place else ''}: expected {INSTEAD[kind]}"
-    first, *rest = f"{kind}: {error}".rstrip().split("\n")
+    first, *rest = said.split("\n")
     return "\n".join([f"{first} ({place})" if place else first, *rest])
 
 
-def _user_place(trace: TracebackType | None) -> str:
-    for frame, line in reversed(list(traceback.walk_tb(trace))):
-        code = frame.f_code
-        if Path(code.co_filename).is_file() and not _is_installed(Path(code.co_filename)):
-            return f"{code.co_filename}, line {line}, in {code.co_qualname}"
+def _user_place(frames: list[tuple[str, int, str]]) -> str:
+    for file, line, name in reversed(frames):
+        if Path(file).is_file() and not _is_installed(Path(file)):
+            return f"{file}, line {line}, in {name}"
     return ""

@@ -15,7 +15,7 @@ from jbrl.agents.complete import Complete, played_agent
 from jbrl.agents.registry import check_agent, check_record, named_agent
 from jbrl.base.errors import JbrlError, shown
 from jbrl.base.notebook import Bar
-from jbrl.environments.environment import Environment
+from jbrl.environments.environment import Environment, errors_named
 from jbrl.environments.spec import Episodes, Lifetime, Observation, OneHot, Steps
 from jbrl.play import batching
 from jbrl.play.blocks import LifetimeRun
@@ -297,13 +297,12 @@ def _play(
     """As `play_episodes`, into `kept`."""
     known, first = life.player.spec.observation, int(getattr(env.action_space, "start", 0))
     from_0 = int(getattr(env.observation_space, "start", 0))
-    seen = _seen(known, _returned("reset", env.reset(seed=seed))[0], from_0)
+    seen = _seen(known, _called(env, "reset", seed=seed)[0], from_0)
     while True:
         started = time.perf_counter()
         action = life.act(seen)
         acted = since(started)
-        step = env.step(action + first)
-        reached, reward, terminated, truncated, _ = _returned("step", step)
+        reached, reward, terminated, truncated, _ = _called(env, "step", action + first)
         reached = _seen(known, reached, from_0)
         started = time.perf_counter()
         # a limit of time at the terminal state cuts nothing off
@@ -320,7 +319,7 @@ def _play(
         if ended:
             kept.returns.append(0.0)
             kept.steps.append(0)
-            reached = _seen(known, _returned("reset", env.reset())[0], from_0)
+            reached = _seen(known, _called(env, "reset")[0], from_0)
         seen = reached
 
 
@@ -330,12 +329,14 @@ _RETURNED = {
 }
 
 
-def _returned(method: str, given: Any) -> Any:
-    """Return what a method of an environment has returned.
+def _called(env: Any, method: str, *arguments: Any, **named: Any) -> Any:
+    """Return what a method of an environment returns.
 
     Raises:
-      JbrlError: not as many values as those of Gymnasium.
+      JbrlError: an error of the method, with its place; not as many values as those of Gymnasium.
     """
+    with errors_named(method):
+        given = getattr(env, method)(*arguments, **named)
     names = _RETURNED[method]
     if not isinstance(given, tuple | list) or len(given) != len(names):
         raise JbrlError(f"{method} returns {shown(given)}: expected ({', '.join(names)})")

@@ -129,6 +129,27 @@ def test_a_mistake_is_said_in_the_terms_of_the_environment(method, returned, sai
         jbrl.play("Random", test=env, n_environments=3, episodes=1)
 
 
+@pytest.mark.parametrize("method", ["step", "reset"])
+def test_an_error_of_the_environment_is_told_with_its_place(method):
+    class Broken(Hill):
+        def step(self, action):
+            if method == "step" and self.steps == 2:
+                raise KeyError("boom")
+            return super().step(action)
+
+        def reset(self, *, seed=None, options=None):
+            if method == "reset" and seed is None:
+                raise KeyError("boom")
+            return super().reset()
+
+    step = {"step": "step 3 .episode 1.", "reset": "step 9 .episode 2."}[method]
+    said = rf"{step}: {method}: KeyError: 'boom' \({__file__}, line \d+, in .*Broken.{method}\)$"
+    with pytest.raises(JbrlError, match=rf"^environment 'Broken', lifetime 0, {said}"):
+        jbrl.play("Random", test=Broken(), episodes=3)
+    with pytest.raises(JbrlError, match=f"^{said}"):
+        jbrl.policy("Random", Broken()).play(Broken(), episodes=3)
+
+
 def jbrl_env(n):
     env = Corridor()
     env.observation_space = gymnasium.spaces.Discrete(n)
