@@ -319,11 +319,23 @@ class Chooser:
         racer.measure_again(self.limits[1], self.clock.spent + self.clock.budget / 20)
         racer.reason = self._over(racer)
         if racer.reason:
-            racer.status, self.race = "over a limit", None
-            self.played.pop(racer.name)
-            if self.played:  # anew: others may have left for it
-                self.begin()
+            self._leave(racer, "over a limit")
         return not racer.reason
+
+    def fail(self, racer: Racer, error: JbrlError) -> None:
+        """Let a candidate that has played leave the race for an error, unless it is no fault of
+        it.
+        """
+        if isinstance(error, StoreError):
+            raise error
+        racer.reason = str(error)
+        self._leave(racer, "failed")
+
+    def _leave(self, racer: Racer, status: str) -> None:
+        racer.status, self.race = status, None
+        self.played.pop(racer.name)
+        if self.played:  # anew: others may have left for it
+            self.begin()
 
     def _is_vain(self) -> bool:
         """Return whether all agents are worth the same: there is one action, or one return."""
@@ -437,6 +449,9 @@ class Chooser:
             try:
                 self._add(name, self.by_name[name].play(self._n(name), stop, self._end))
             except OutOfTimeError:
+                break
+            except JbrlError as error:
+                self.fail(self.by_name[name], error)
                 break
         self._racing += self.clock.spent - began
         return bool(todo)

@@ -10,9 +10,9 @@ import dataclasses
 import functools
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import jax
 import numpy as np
@@ -20,8 +20,9 @@ import numpy.typing as npt
 
 from jbrl.agents.complete import plain_parameters, played_agent
 from jbrl.base import notebook
+from jbrl.base.errors import JbrlError, shown
 from jbrl.base.files import naming, write_whole
-from jbrl.base.plugins import is_outside, source_digest
+from jbrl.base.plugins import explained, is_outside, source_digest
 from jbrl.play import compilation
 from jbrl.play.experiment import Run
 from jbrl.play.machine import processor
@@ -41,6 +42,7 @@ from jbrl.study.storage import files
 from jbrl.study.storage.store import Store
 
 Floats = npt.NDArray[np.float64]
+Entry = TypeVar("Entry")
 
 DECISIONS = 300  # that the latency of a candidate is measured in
 FEW_DECISIONS = 20  # the same, at first: slow ones are recognised by them
@@ -58,6 +60,19 @@ class OutOfTimeError(Exception):
 
 class OverLimitError(Exception):
     """A candidate exceeds a limit, as its text says."""
+
+
+@contextlib.contextmanager
+def _in_words() -> Iterator[None]:
+    """Raise errors of a candidate or of what it plays as `JbrlError`, with their place."""
+    try:
+        yield
+    except (JbrlError, OutOfTimeError, OverLimitError):
+        raise
+    except FloatingPointError as error:
+        raise JbrlError(str(error)) from error
+    except (Exception, SystemExit) as error:
+        raise JbrlError(explained(error).split("\n")[0]) from error
 
 
 class Clock:
@@ -104,14 +119,22 @@ class Kept:
             with naming(str(folder), "used as a folder"):
                 (self._folder / "knowledge").mkdir(parents=True, exist_ok=True)
 
-    def get(self, name: str) -> tuple[dict[str, Any], dict[str, Any]] | None:
-        """Return header and arrays; None where there are none, or damaged ones."""
+    def get(self, name: str, read: Callable[[Any, Any], Entry]) -> Entry | None:
+        """Return what `read` makes of header and arrays; None where there are none, or damaged
+        ones.
+
+        Raises:
+          StoreError: the file is whole, but not what `put` has written.
+        """
+        if self._folder is None:
+            return None
+        path = self._folder / f"{name}.npz"
         try:
-            if self._folder is not None:
-                return files.unpack((self._folder / f"{name}.npz").read_bytes())[:2]
+            header, arrays, _ = files.unpack(path.read_bytes())
         except (OSError, files.DamagedError):
-            pass
-        return None
+            return None
+        with files.naming_fields(path):
+            return read(header, arrays)
 
     def put(self, name: str, header: dict[str, Any], **arrays: Floats) -> None:
         if self._folder is None:
@@ -171,6 +194,20 @@ class Times:
     decisions: int = DECISIONS  # measured
     machine: str = ""  # processor of the machine; "": not known
 
+    @classmethod
+    def read(cls, header: dict[str, Any], _: object = None) -> "Times":
+        """Return the times in the header of a file.
+
+        Raises:
+          TypeError: a field is missing, or unknown; `ValueError`: it is of another kind.
+        """
+        found = cls(**header)
+        for name, value in dataclasses.asdict(found).items():
+            number = type(value) in (int, float) and 0 <= value < math.inf
+            if not (isinstance(value, str) if name == "machine" else number):
+                raise ValueError(f"{name} = {shown(value)}")
+        return found
+
     @property
     def chosen_by(self) -> float:
         """Cost by which the cheapest candidate is chosen, seconds."""
@@ -226,8 +263,9 @@ class Racer:
     @property
     def known(self) -> bool:
         """True if it was trained and timed before, and that is kept."""
-        return self._kept.get(f"{self.unit.id}-times") is not None
+        return self._kept.get(f"{self.unit.id}-times", Times.read) is not None
 
+    @_in_words()
     def learn(self, offline: float, online: float, until: float) -> None:
         """Train and time it, unless that is kept, of this machine: sets `times`.
 
@@ -239,9 +277,9 @@ class Racer:
           OutOfTimeError: it would take longer.
           OverLimitError: the search has exceeded the limit.
         """
-        kept = self._kept.get(f"{self.unit.id}-times")
+        kept = self._kept.get(f"{self.unit.id}-times", Times.read)
         if kept is not None:
-            self.times = Times(**kept[0])
+            self.times = kept
             if self.times.tell(online):
                 return
         with self._in_time(until):
@@ -257,6 +295,7 @@ class Racer:
         )
         self._kept.put(f"{self.unit.id}-times", dataclasses.asdict(self.times))
 
+    @_in_words()
     def measure_again(self, online: float, until: float) -> None:
         """Measure decisions anew, where there is time: sets the latency of `times`."""
         before, times = self._measured, self.times
@@ -300,6 +339,7 @@ class Racer:
             decision = max(0.0, self.times.median - 2 * self.times.empty * (not hosted))
         return self.candidate.playing(n, self._protocol.expected_steps, devices, decision)
 
+    @_in_words()
     def play(self, start: int, stop: int, until: float = math.inf) -> Floats:
         """Return the scores in environments start..stop-1, [n] float64; NaN where it failed.
 
@@ -310,10 +350,10 @@ class Racer:
           OutOfTimeError: it was cut off before there were any.
         """
         name = f"{self.unit.id}-{start}-{stop}"
-        kept = self._kept.get(name)
+        kept = self._kept.get(name, lambda header, arrays: _block(header, arrays, stop - start))
         if kept is not None:
-            self.each = kept[0]["each"]
-            return np.asarray(kept[1]["scores"], np.float64)
+            self.each, scores = kept
+            return scores
         with self._in_time(until):
             run, parts, done = self._ready(), [], 0
         self._clock.check(until)
@@ -391,6 +431,21 @@ class Racer:
             run.protocol = dataclasses.replace(self._protocol, n_environments=2 * FRESH)
             self._compiled = True
         return run
+
+
+def _block(header: Any, arrays: Any, n: int) -> tuple[float, Floats]:
+    """Return the seconds of a lifetime and the scores of a block of n, fewer where it was cut off.
+
+    Raises:
+      KeyError, TypeError, ValueError: they are not what `Racer.play` keeps.
+    """
+    each, scores = header["each"], arrays["scores"]
+    if not 0 < each < math.inf:
+        raise ValueError(f"each = {shown(each)}")
+    fits = scores.dtype == np.float64 and scores.ndim == 1 and 0 < len(scores) <= n
+    if not fits or np.isinf(scores).any():
+        raise ValueError(f"scores = {scores.dtype}{list(scores.shape)}")
+    return each, scores
 
 
 def over(what: str, seconds: float, limit: float, more: str = "") -> str:

@@ -19,6 +19,7 @@ from jbrl.problems.problem import DirichletProblem
 from jbrl.racer import FRESH, OutOfTimeError, Racer
 from jbrl.rollout.contract import OfflineSearch
 from jbrl.stats.race import interval
+from jbrl.study.storage.files import StoreError
 
 MOST_FRESH = 4096  # environments that score the winner
 LEAST_BRACKET = 15.0  # seconds
@@ -54,9 +55,13 @@ class Verdict:
             self.stopped = self.race.run()
             while self.race.race is not None:
                 racer = self.race.by_name[self._cheapest()]
-                if self.race.confirm(racer):
-                    self._conclude(racer)
-                    break
+                try:
+                    if self.race.confirm(racer):
+                        self._conclude(racer)
+                        break
+                except JbrlError as error:
+                    self._recommended = self.policy = None
+                    self.race.fail(racer, error)
                 self.stopped = self.race.run()
         except KeyboardInterrupt:
             self.stopped = "interrupted"
@@ -129,6 +134,8 @@ class Verdict:
                 until = self.race.clock.spent + self._left
                 one = racer.trained_again(number, until) if number else racer
                 scores = one.play(FRESH, FRESH + n, until)
+            except StoreError:
+                raise
             except (JbrlError, FloatingPointError, OutOfTimeError):
                 return
             if len(scores) < n:
@@ -154,7 +161,9 @@ class Verdict:
             race.say(f"{racer.name}: over a limit, {n:,} environments")
             try:
                 found = race.clipped(racer.play(0, n, end))
-            except (JbrlError, FloatingPointError, OutOfTimeError):
+            except StoreError:
+                raise
+            except (JbrlError, OutOfTimeError):
                 continue
             paired = found - scores[: len(found)]
             if _mean(paired) > greatest:

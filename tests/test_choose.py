@@ -490,6 +490,45 @@ def test_times_that_are_kept_serve_limits_that_they_were_measured_for(
     assert found == asked
 
 
+TIMES = dataclasses.asdict(Times(0.1, 1e-4, 1e-5, 5e-6, 1.0))
+EIGHT = np.zeros(8)
+
+
+@pytest.mark.parametrize(
+    ("name", "header", "arrays", "said"),
+    [
+        ("times", {"offline": 0.1}, {}, "missing 4 required positional arguments"),
+        ("times", TIMES | {"latency": "1 s"}, {}, "latency = '1 s'"),
+        ("times", TIMES | {"other": 1}, {}, "unexpected keyword argument 'other'"),
+        ("0-8", {"each": 0.1}, {}, "'scores' is missing"),
+        ("0-8", {}, {"scores": EIGHT}, "'each' is missing"),
+        ("0-8", {"each": 0}, {"scores": EIGHT}, "each = 0"),
+        ("0-8", {"each": 0.1}, {"scores": EIGHT.astype(int)}, r"scores = int64\[8\]"),
+        ("0-8", {"each": 0.1}, {"scores": np.zeros((4, 2))}, r"scores = float64\[4, 2\]"),
+        ("0-8", {"each": 0.1}, {"scores": np.zeros(9)}, r"scores = float64\[9\]"),
+        ("knowledge", {}, {}, "'learned' is missing"),
+        ("knowledge", {"learned": {"strategy": 3}}, {}, "not subscriptable"),
+    ],
+)
+def test_a_kept_file_of_other_content_is_named(tmp_path, name, header, arrays, said):
+    chosen = problem("GC")
+    agent = AGENTS["OPPS-DS"].agent(budget=100)  # type: ignore[call-arg]
+    one = candidate(agent, Protocol(chosen, chosen, 256, 0, Steps(8), 0.95))
+    kept, clock = Kept(tmp_path), Clock(60)
+    racer = Racer(one, Protocol(chosen, chosen, 256, 0, Steps(8), 0.95), kept, clock)
+    file, read = f"{racer.unit.id}-{name}.npz", lambda: racer.play(0, 8)
+    if name == "knowledge":
+        found: Any = kept.findings(racer.unit, jax.devices()[0].platform)
+        file, read = f"{found.id}.npz", found.learned
+        found.store.save_knowledge(found.id, found.facts | {"status": "done"} | header, {})
+    else:
+        kept.put(file.removesuffix(".npz"), header, **arrays)
+    if name == "times":
+        read = lambda: racer.known  # noqa: E731
+    with pytest.raises(JbrlError, match=rf"^\S+{file}: .*{said}.*: expected"):
+        read()
+
+
 def test_decisions_that_plan_anew_count_on_a_busy_machine(monkeypatch):
     """One decision in five takes 200 us of the processor, some wait for 5 ms in addition."""
     monkeypatch.setattr(import_module("jbrl.chooser"), "present_busy_text", lambda: "busy")
@@ -800,6 +839,33 @@ def test_nothing_more_is_compiled_for_an_environment_on_the_host(hosted, status,
     course = course_of(chosen, 10, field, means=(2.0,))
     course._enter(course.racers[0])
     assert course.racers[0].status == status
+
+
+@pytest.mark.parametrize("later", [256, FRESH])
+def test_a_candidate_that_fails_later_leaves_the_race(course_of, later):
+    class Failing(Simulated):
+        def play(self, start: int, stop: int, until: float = np.inf) -> np.ndarray:
+            if self.name == "BEB" and start >= later:
+                raise JbrlError("chose no action")
+            return super().play(start, stop, until)
+
+    field = [rival(name, 1.0, 0.0) for name in ("BEB", "PSRL")]
+    choice = Verdict(course_of("GC", 60, field, (10.1, 10.0), Failing, 1e-9)).reach()
+    assert choice.recommended == "PSRL" and choice.score is not None
+    assert "1 of 2 candidates failed (BEB: chose no action)" in choice.sentence
+
+
+def test_any_error_of_a_candidate_is_told_with_its_place(monkeypatch):
+    def broken(*_: Any) -> None:
+        raise KeyError("boom\nand more")
+
+    monkeypatch.setattr(Racer, "_learned", broken)
+    chosen = problem("GC")
+    protocol = Protocol(chosen, chosen, 256, 0, Steps(8), 0.95)
+    racer = Racer(candidate(AGENTS["BEB"].agent(), protocol), protocol, Kept(None), Clock(60))
+    for method, given in ((racer.learn, (1.0, 1.0, 60.0)), (racer.play, (0, 8))):
+        with pytest.raises(JbrlError, match=rf"^KeyError: 'boom.*\({__file__}, line .*broken\)$"):
+            method(*given)
 
 
 def test_the_budget_ends_a_race_that_a_candidate_was_too_late_for(course_of):

@@ -20,7 +20,7 @@ from jbrl.play.unit import Unit
 from jbrl.rollout.contract import Findings
 from jbrl.study.progress import Progress
 from jbrl.study.stopping import stop_if_asked
-from jbrl.study.storage.files import StoreError, under
+from jbrl.study.storage.files import StoreError, naming_fields, under
 from jbrl.study.storage.store import FLIGHT, METRIC, Store
 from jbrl.study.storage.tables import TRAJECTORY, Result
 
@@ -83,7 +83,8 @@ class StoredFindings(SearchCheckpoint):
     def learned(self) -> Learned | None:
         found = self.store.knowledge(self.id)
         if found and comparable(found.header, self.facts["platform"]):
-            return Learned.read(found.header["learned"], found.arrays)
+            with naming_fields(self.store.knowledge_path(self.id)):
+                return Learned.read(found.header["learned"], found.arrays)
         return None
 
     def unfinished(self) -> tuple[Findings, float] | None:
@@ -91,12 +92,13 @@ class StoredFindings(SearchCheckpoint):
         if (
             found
             and comparable(found.header, self.facts["platform"])
-            and found.header["versions"] == versions()
+            and found.header.get("versions") == versions()
         ):
-            consumed, simulated, budget = (
-                found.header[name] for name in ("consumed", "simulated", "budget")
-            )
-            return Findings(consumed, simulated, budget, found.arrays), found.header["seconds"]
+            with naming_fields(self.store.knowledge_path(self.id, partial=True)):
+                consumed, simulated, budget, seconds = (
+                    found.header[name] for name in ("consumed", "simulated", "budget", "seconds")
+                )
+                return Findings(consumed, simulated, budget, found.arrays), seconds
         return None
 
     def advanced(self, findings: Findings, seconds: float) -> None:
@@ -181,7 +183,7 @@ def before(unit: Unit, store: Store, platform: str) -> Played:
     latency.
     """
     result, checkpoint = store.result(unit.id, arrays=True), store.checkpoint(unit.id)
-    if checkpoint and checkpoint.header["versions"] != versions():
+    if checkpoint and checkpoint.header.get("versions") != versions():
         checkpoint = None  # half of a unit would be from one program, half from another
     for found in (result, checkpoint):
         # On another kind of device the last digits might differ, too; what failed is played again.

@@ -7,13 +7,14 @@ quotation mark, a line and a brace. Nothing is parsed before the seal is found r
 ever unpickled.
 """
 
+import contextlib
 import functools
 import hashlib
 import io
 import json
 import math
 import zipfile
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -75,6 +76,8 @@ def unpack(
             _check_size(sum(member.file_size for member in archive.infolist()))
             members = {name.removesuffix(".npy"): name for name in archive.namelist()}
             header = json.loads(_array(archive.read(members.pop(HEADER))).tobytes())
+            if not isinstance(header, dict):
+                raise TypeError("its header is no JSON object")
             wanted = [name for name in sorted(members) if names is None or name in names]
             arrays = {name: _array(archive.read(members[name])) for name in wanted}
             return header, arrays, set(members)
@@ -83,6 +86,22 @@ def unpack(
     except Exception as error:
         # zip archives, NumPy and JSON have a dozen errors for invalid bytes
         raise DamagedError(str(error) or type(error).__name__) from None
+
+
+@contextlib.contextmanager
+def naming_fields(path: Path) -> Iterator[None]:
+    """Raise `StoreError` in place of errors of whatever stands in the place of a field or an array
+    of a file whose seal is right.
+    """
+    try:
+        yield
+    except JbrlError:
+        raise
+    except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
+        what = f"{error} is missing" if isinstance(error, KeyError) else error
+        raise StoreError(
+            f"{path}: {what}: expected what jbrl has written: without the file it is made again"
+        ) from None
 
 
 def _check_size(needed: int) -> None:

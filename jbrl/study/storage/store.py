@@ -253,7 +253,7 @@ class Store:
         """Read the findings of a search, or its progress when `partial`; None when there is
         nothing, or it is damaged (with a warning).
         """
-        return self._load(self._knowledge_path(id, partial=partial), id)
+        return self._load(self.knowledge_path(id, partial=partial), id)
 
     def save_knowledge(
         self, id: str, header: dict[str, Any], arrays: dict[str, np.ndarray]
@@ -266,14 +266,14 @@ class Store:
         """
         partial = header["status"] == "partial"
         self._write(
-            self._knowledge_path(id, partial=partial),
+            self.knowledge_path(id, partial=partial),
             {**header, "id": id},
             {"returns": np.zeros(0), **arrays},
         )
         if not partial:
-            self._knowledge_path(id, partial=True).unlink(missing_ok=True)
+            self.knowledge_path(id, partial=True).unlink(missing_ok=True)
 
-    def _knowledge_path(self, id: str, *, partial: bool = False) -> Path:
+    def knowledge_path(self, id: str, *, partial: bool = False) -> Path:
         return self.knowledge_folder / f"{id}{'.partial' if partial else ''}.npz"
 
     # ---- files ----
@@ -375,7 +375,8 @@ def _read(path: Path, id: str, names: Collection[str] | None) -> Result | files.
     except (OSError, MemoryError) as error:
         reason = getattr(error, "strerror", None) or type(error).__name__
         raise StoreError(f"{path}: cannot be read: {reason}") from None
-    if header["format"] != FORMAT or header["id"] != id:
+    same = header.get("format") == FORMAT and header.get("id") == id
+    if not same or "status" not in header or "returns" not in arrays:
         return files.DamagedError("it is the result of another unit, or of another version of jbrl")
     return Result(header, arrays.pop("returns"), set(TRAJECTORY) <= kept, arrays)
 

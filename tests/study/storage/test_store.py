@@ -167,6 +167,20 @@ def test_another_study_is_refused_by_field_and_values(tmp_path, field, there, he
     assert f"{field} is {there} there and {here} in this one" in str(caught.value)
 
 
+@pytest.mark.parametrize("part", ["header", "format", "id", "status", "returns"])
+def test_a_file_that_lacks_what_each_has_counts_as_missing(tmp_path, part):
+    store, units = opened(tmp_path)
+    store.save(units[0], HEADER, returns_of(units[0]))
+    path = tmp_path / "units" / f"{units[0].id}.npz"
+    header, arrays, _ = files.unpack(path.read_bytes())
+    for found in (header, arrays):
+        found.pop(part, None)
+    header = [header] if part == "header" else header
+    path.write_bytes(files.pack(header, arrays))  # with a seal that fits
+    with pytest.warns(ResultWarning, match=path.name):
+        assert store.result(units[0].id) is None
+
+
 def test_more_agents_of_the_same_study_are_welcome(tmp_path):
     store, units = opened(tmp_path)
     store.save(units[0], HEADER, returns_of(units[0]))
