@@ -114,8 +114,8 @@ class Choice:
         if self.outcome == "interrupted" and self.policy is None:
             parts.append("The policy was not written, since it is not trained in this process")
         if self.range_assumed:
-            low, high = self.score_range
-            parts.append(f"It is assumed that scores lie between {low:.5g} and {high:.5g}")
+            low, high = notebook.numbers(*self.score_range)
+            parts.append(f"It is assumed that scores lie between {low} and {high}")
         parts += [_trained(self, name, means) for name, means in self.trainings.items()]
         parts += [_at_looser_limits(self, one) for one in self.looser[:2]]
         if self.busy:
@@ -226,9 +226,10 @@ def _scored(choice: Choice) -> str:
         return f"{timed}, and there was no time to play it or others"
     if choice.score is None:
         return "it leads the race, but was not scored afresh"
-    mean, low, high = choice.score
+    mean, *ends = choice.score
+    low, high, middle = notebook.numbers(*ends, mean)
     return (
-        f"mean score {mean:.5g} ({low:.5g} to {high:.5g}) in {choice.n_fresh:,} environments that "
+        f"mean score {middle} ({low} to {high}) in {choice.n_fresh:,} environments that "
         "the race has not seen"
     )
 
@@ -236,8 +237,8 @@ def _scored(choice: Choice) -> str:
 def _trained(choice: Choice, name: str, means: tuple[float, ...]) -> str:
     if len(means) == 1:
         return "It was trained once: the answer is this policy, not this algorithm"
-    low, high = min(means), max(means)
-    text = f"Trained {len(means)} times, {name} scores {low:.5g} to {high:.5g}"
+    low, high = notebook.numbers(min(means), max(means))
+    text = f"Trained {len(means)} times, {name} scores {low} to {high}"
     first = "; the policy is that of the first training"
     return text + first * (name == choice.recommended)
 

@@ -21,6 +21,7 @@ from jbrl.agents import BAMCP, BFS3, BOSS, SBOSS
 from jbrl.agents.prior_trained.networks import Gru
 from jbrl.agents.prior_trained.rl2 import RecurrentPolicy
 from jbrl.agents.registry import AGENTS
+from jbrl.base import notebook
 from jbrl.base.errors import JbrlError
 from jbrl.base.parameters import parse_seconds
 from jbrl.choice import Choice, Standing, standing_rows
@@ -35,6 +36,7 @@ from jbrl.problems.hosted import host_problem
 from jbrl.problems.lookup import problem
 from jbrl.problems.problem import DirichletProblem
 from jbrl.racer import CONFIRMING, FRESH, Clock, Kept, OutOfTimeError, OverLimitError, Racer, Times
+from jbrl.report.choice import document
 from jbrl.stats.race import Race
 from jbrl.study.portfolio import Candidate, candidate, portfolio, setting_name
 from jbrl.verdict import Verdict
@@ -887,6 +889,22 @@ def test_means_stand_with_the_digits_of_their_errors():
     assert [row[1] for row in standing_rows(standings)[1:]] == ["494 ± 132", "289 ± 141"]
     small = dataclasses.replace(standings[0], mean=-1.0998e-14, standard_error=2.1e-16)
     assert standing_rows([small])[1][1] == "−1.1e-14 ± 2.1e-16"
+
+
+def test_numbers_show_what_ends_differ_by(choice):
+    numbers = notebook.numbers
+    assert numbers(11.774, 12.597, 12.165) == ["11.774", "12.597", "12.165"]
+    assert numbers(1e6 + 0.2, 1e6 + 0.8, 1e6) == ["1000000.2", "1000000.8", "1000000"]
+    assert numbers(1e-7, 1.000001e-7) == ["1e-07", "1.000001e-07"]
+    for equal in (1e6, float("nan"), float("inf"), 0.0):
+        assert len(set(numbers(equal, equal))) == 1
+    far: Any = {"score": (1e6, 1e6 - 0.5, 1e6 + 0.5), "score_range": (1e6 - 1, 1e6 + 1)}
+    far |= {"references": {"Random": 1e6, "Optimal": 1e6 + 0.1}, "trainings": {"x": (1e6, 1e6 + 1)}}
+    given = dataclasses.replace(choice, **far, range_assumed=True)
+    for text in ("999999.5 to 1000000.5", "between 999999 and 1000001", "1000000 to 1000001"):
+        assert text in given.sentence
+    page = str(document(given.as_dict(), choice.rows()))
+    assert "999999 to 1000001" in page and "('Optimal', '1000000.1')" in page
 
 
 def test_a_training_that_would_not_end_in_time_is_not_begun():

@@ -110,6 +110,14 @@ def test_what_is_absent_is_a_dash_and_a_name_is_none():
     assert found == [["nan", "1.5"], ["None", "–"], ["–", "2"]]
 
 
+def test_a_mean_has_digits_that_show_its_interval(capsys):
+    table = pd.DataFrame({"mean": [1e6 + 0.25, -12.5, float("nan")], "ci95": [0.5, 0.5, 0.1]})
+    assert [line.split()[0] for line in _aligned(table)[1:]] == ["1000000.2", "-12.5", "–"]
+    output.print_table(table * 10, "md")
+    lines = capsys.readouterr().out.splitlines()[2:]
+    assert [line.split()[1] for line in lines] == ["10000002", "-125", "|"]
+
+
 def test_parameters_become_columns():
     table = pd.DataFrame(
         {

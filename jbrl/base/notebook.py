@@ -4,6 +4,7 @@ tables and histograms as HTML.
 Nothing here is a dependency: IPython is used where it is running already.
 """
 
+import math
 import sys
 import time
 from collections.abc import Iterable, Mapping, Sequence
@@ -77,6 +78,16 @@ def facts(values: Mapping[str, Any]) -> str:
     return f"<table><tbody>{rows}</tbody></table>"
 
 
+def numbers(low: float, high: float, *others: float, digits: int = 5) -> list[str]:
+    """Return numbers as texts of some significant digits: of more where these do not tell the ends
+    `low` and `high` apart, so many that their difference has two.
+    """
+    if low < high < math.inf and f"{low:.{digits}g}" == f"{high:.{digits}g}":
+        places = [math.floor(math.log10(v)) for v in (max(abs(low), abs(high)), high - low)]
+        digits = min(17, max(digits, places[0] - places[1] + 2))
+    return [f"{value:.{digits}g}" for value in (low, high, *others)]
+
+
 def histogram(values: np.ndarray, label: str) -> str:
     """Return a histogram of finite numbers, [N], as SVG with the least and the greatest named."""
     counts, edges = np.histogram(values, BINS)
@@ -86,7 +97,7 @@ def histogram(values: np.ndarray, label: str) -> str:
         f'height="{n * unit:.1f}"/>'
         for k, n in enumerate(counts)
     )
-    low, high = f"{edges[0]:.4g}", f"{edges[-1]:.4g}"
+    low, high = numbers(edges[0], edges[-1], digits=4)
     text = 'font-size="11" fill="currentColor"'
     return (
         f'<svg width="{WIDTH}" height="{HEIGHT + 16}" role="img" aria-label="{escape(label)}">'

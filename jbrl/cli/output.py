@@ -131,6 +131,7 @@ def print_table(table: "pd.DataFrame", format: Format, width: int | None = None)
         ]
         typer.echo(json.dumps(rows, indent=1))
     elif format == "md":
+        table = _told_apart(table, 6)
         cells = [[_six_digits(value) for value in row] for row in table.itertuples(index=False)]
         for row in [list(table.columns), ["---"] * len(table.columns), *cells]:
             typer.echo(f"| {' | '.join(row)} |")
@@ -216,6 +217,19 @@ def _for_json(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
+def _told_apart(table: "pd.DataFrame", digits: int) -> "pd.DataFrame":
+    """Return a table whose means are texts where so many digits do not show their intervals."""
+    from jbrl.base.notebook import numbers
+
+    if not {"mean", "ci95"} <= set(table.columns):
+        return table
+    means = []
+    for mean, half in zip(table["mean"], table["ci95"], strict=True):
+        text = numbers(mean - half, mean + half, mean, digits=digits)[2]
+        means.append(mean if text == f"{mean:.{digits}g}" else text)
+    return table.assign(mean=means)
+
+
 def _six_digits(value: Any) -> str:
     """Return a cell of Markdown; nothing for what is not known."""
     from jbrl.report.text import escape
@@ -233,7 +247,8 @@ def _aligned(table: "pd.DataFrame", limit: int | None = None) -> list[str]:
     """
     from pandas.api.types import is_numeric_dtype
 
-    columns = [_texts(name, table[name]) for name in table.columns]
+    told = _told_apart(table, 4)
+    columns = [_texts(name, told[name]) for name in table.columns]
     widths = [max(map(len, column)) for column in columns]
     is_text = [
         not (str(name).endswith("_seconds") or is_numeric_dtype(table[name]))

@@ -206,11 +206,12 @@ class Played:
         """Return the facts that describe the scores in few words."""
         whole = self.returns[self._whole]
         n, failed = len(whole), len(self.returns) - len(whole)
-        error = f" (standard error {whole.std(ddof=1) / n**0.5:.2g})" if n > 1 else ""
+        mean, error = whole.mean(), whole.std(ddof=1) / n**0.5 if n > 1 else 0.0
+        *_, middle = notebook.numbers(mean - error, mean + error, mean)
         lost = f", of which {failed:,} failed and have no score" if failed else ""
         found = {
             "lifetimes": f"{len(self.returns):,}{lost}",
-            "mean score": f"{whole.mean():.5g}{error}",
+            "mean score": middle + (f" (standard error {error:.2g})" if n > 1 else ""),
             "offline": notebook.duration(self.offline_seconds),
             "per decision": notebook.duration(self.online_seconds),
         }

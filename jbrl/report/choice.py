@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from jbrl.base.notebook import numbers
 from jbrl.report import axes as parts
 from jbrl.report.axes import DASHED, INK, Drawing, Styles, drawn, styles
 from jbrl.report.content import Chapter, Column, Document, Facts, Paragraph, Plot, table
@@ -83,8 +84,9 @@ def _times(
     columns = ["name", "latency_seconds", "mean"]
     data = pd.DataFrame([[one[c] for c in columns] for one in played], columns=columns)
     drawing, axes = parts.panel(PLOT_HEIGHT + parts.legend_height(names), data)
-    for k, one in enumerate(played):
-        title = f"{one['name']}: {one['mean']:.5g}, {seconds_text(one['latency_seconds'])}"
+    means = numbers(data["mean"].min(), data["mean"].max(), *data["mean"])[2:]
+    for k, (one, mean) in enumerate(zip(played, means, strict=True)):
+        title = f"{one['name']}: {mean}, {seconds_text(one['latency_seconds'])}"
         place = float(np.log10(one["latency_seconds"])), one["mean"]
         drawing.mark(axes, place, looks[one["name"]], f"candidate-{k}", title)
     axes.axvline(np.log10(choice["online_limit"]), color=INK, linewidth=1, linestyle=DASHED)
@@ -96,19 +98,21 @@ def _times(
 
 def _facts(choice: Mapping[str, Any]) -> Facts:
     """Return the rules of the race, and the ends of the range."""
-    low, high = choice["score_range"]
+    (low, high), references = numbers(*choice["score_range"]), choice["references"]
+    ends = sorted(set(references.values()))
+    ends = ends if len(ends) == 2 else choice["score_range"]
+    means = numbers(*ends, *references.values())[2:]
     kind = "assumed" if choice["range_assumed"] else "by the rewards"
     lines = [
         ("Epsilon", f"{choice['epsilon']:.4g}"),
         ("Confidence of the race", f"{choice['confidence']:.0%}"),
-        ("Range of a score", f"{low:.5g} to {high:.5g}, {kind}"),
-        *((name, f"{mean:.5g}") for name, mean in choice["references"].items()),
+        ("Range of a score", f"{low} to {high}, {kind}"),
+        *zip(references, means, strict=True),
         ("Seed", str(choice["seed"])),
         ("Time", f"{choice['seconds']:.0f} s of {choice['budget']:.0f} s"),
     ]
     if choice["bracket"]:
-        lower, upper = choice["bracket"]
-        lines.append(("Bayes-optimal value", f"{lower:.5g} to {upper:.5g}"))
+        lines.append(("Bayes-optimal value", " to ".join(numbers(*choice["bracket"]))))
     lines += [
         (f"Best from {seconds_text(seconds)} per decision on", name)
         for seconds, name in choice["tighter"]
