@@ -287,6 +287,7 @@ FEATURES = {
     "mean_model": "value of the policy that is optimal in the mean MDP",
     "clairvoyant": "value where the MDP is known",
     "information": "share of the way from random to clairvoyant that the mean model leaves open",
+    "information_error": "its standard error, since MDPs are drawn",
 }
 # of a problem with a kept bracket
 LEFT = ("information_low", "information_high")

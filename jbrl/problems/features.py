@@ -51,7 +51,8 @@ class ProblemFeatures:
       random, mean_model, clairvoyant: mean value from the start of acting at random, of the policy
         that is optimal in the mean MDP, and of the optimal policy of each MDP.
       information: what knowing the MDP is worth: share of the way from `random` to `clairvoyant`
-        that the mean model leaves open.
+        that the mean model leaves open. Above 1 where that policy earns less than `random`, which
+        may be chance: `information_error` is the standard error, NaN of one draw.
     """
 
     n_states: int
@@ -66,6 +67,7 @@ class ProblemFeatures:
     mean_model: float
     clairvoyant: float
     information: float
+    information_error: float
 
 
 def problem_features(
@@ -99,13 +101,20 @@ def problem_features(
     of_mean = solve(mean[None], (mean * rewards).sum(-1)[None], discount).argmax(-1)
     start = int(mdps.initial_state)
 
-    def from_start(values: Numbers) -> float:
-        return float(values.mean() if start < 0 else values[:, start].mean())
-
     followed = np.broadcast_to(of_mean, (n_draws, n_states))
-    mean_model = from_start(evaluate(*_followed(transitions, paid, followed), discount))
-    random = from_start(evaluate(transitions.mean(2), paid.mean(2), discount))
-    clairvoyant = from_start(best.max(-1))
+    policies = (
+        evaluate(*_followed(transitions, paid, followed), discount),
+        evaluate(transitions.mean(2), paid.mean(2), discount),
+        best.max(-1),
+    )
+    values = [v if start < 0 else v[:, start : start + 1] for v in policies]
+    mean_model, random, clairvoyant = (float(v.mean()) for v in values)
+    size = max(abs(clairvoyant), abs(random))
+    # less where they are equal, by rounding
+    information = _share(max(0.0, clairvoyant - mean_model), clairvoyant - random, size)
+    of_mean_model, of_random, known = (v.mean(1) for v in values)  # of each draw
+    residuals = (known - of_mean_model) - information * (known - of_random)
+    error = residuals.std(ddof=1) / np.sqrt(n_draws) if n_draws > 1 else np.nan
     possible = weights > 0
     pay = rewards[possible]
     return ProblemFeatures(
@@ -120,11 +129,8 @@ def problem_features(
         random=random,
         mean_model=mean_model,
         clairvoyant=clairvoyant,
-        information=_share(
-            max(0.0, clairvoyant - mean_model),  # less where they are equal, by rounding
-            clairvoyant - random,
-            max(abs(clairvoyant), abs(random)),
-        ),
+        information=information,
+        information_error=_share(error, clairvoyant - random, size),
     )
 
 

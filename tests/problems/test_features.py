@@ -61,6 +61,21 @@ def test_where_the_mean_model_knows_best_knowing_the_mdp_is_worth_nothing() -> N
     assert jbrl.problem_features(problem, discount=0.3, n_draws=400).information == 0
 
 
+def test_the_standard_error_of_information_is_that_of_other_draws(monkeypatch) -> None:
+    """The mean model knows nothing: both actions are alike in it, and the first is that of random
+    ones but for chance.
+    """
+    problem, generator = made(np.ones((2, 2, 2)), [[[0, 1]] * 2] * 2), np.random.default_rng
+    found = []
+    for seed in range(40):
+        monkeypatch.setattr(np.random, "default_rng", lambda _, seed=seed: generator(seed))
+        found.append(jbrl.problem_features(problem, n_draws=50))
+    shares, errors = np.array([(one.information, one.information_error) for one in found]).T
+    assert shares.max() > 1 > shares.min()
+    assert shares.std() == pytest.approx(errors.mean(), rel=0.3)
+    assert np.isnan(jbrl.problem_features(problem, n_draws=1).information_error)
+
+
 def test_steps_to_the_farthest_state_are_those_of_the_quickest_way() -> None:
     """By the second action the other state is met with probability 1/4: four steps on average."""
     often, seldom = [1e6, 1e3], [3e6, 1e6]
