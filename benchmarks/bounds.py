@@ -11,6 +11,7 @@ backing up for a node, and of estimating a leaf with one MDP. Seconds are of the
 thread: the machine may be busy with other work.
 """
 
+import argparse
 import time
 from collections.abc import Callable
 from typing import Any
@@ -96,4 +97,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
+    argparse.ArgumentParser(description=__doc__.split("\n\n")[0]).parse_args()
     main()

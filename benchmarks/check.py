@@ -14,6 +14,7 @@ operations, as far as the file is of the same version of JAX. `--record` adds wh
 the history, and writes the programs to that file.
 """
 
+import argparse
 import json
 import sys
 from pathlib import Path
@@ -105,4 +106,6 @@ def main(record: bool) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main("--record" in sys.argv[1:]))
+    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
+    parser.add_argument("--record", action="store_true", help="add what is measured to the history")
+    sys.exit(main(parser.parse_args().record))

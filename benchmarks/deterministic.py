@@ -9,6 +9,7 @@ One JSON line for each number of simulations: simulations per second, the best o
 compilation; one core for jbrl, what XLA takes of the machine for mctx.
 """
 
+import argparse
 import json
 import time
 
@@ -112,4 +113,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
+    argparse.ArgumentParser(description=__doc__.split("\n\n")[0]).parse_args()
     main()

@@ -9,6 +9,7 @@ differs, a file that is gone, is not sealed or is believed though damaged, an ex
 the one promised.
 """
 
+import argparse
 import datetime
 import itertools
 import json
@@ -102,4 +103,6 @@ def main(tries: int) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(*(map(int, sys.argv[1:]) if sys.argv[1:] else [200])))
+    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
+    parser.add_argument("kills", metavar="KILLS", type=int, nargs="?", default=200)
+    sys.exit(main(parser.parse_args().kills))

@@ -7,6 +7,7 @@ writes 9,000 finished units (250 agents, six experiments, six seeds, 500 MDPs ea
 results directory.
 """
 
+import argparse
 import hashlib
 import itertools
 import json
@@ -200,4 +201,6 @@ def _digest(text: str) -> str:
 
 
 if __name__ == "__main__":
-    print(write(Path(sys.argv[1])))
+    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
+    parser.add_argument("folder", metavar="FOLDER", type=Path)
+    print(write(parser.parse_args().folder))

@@ -9,6 +9,7 @@ python benchmarks/programs.py --counted FILE ARGUMENTS…
     a cache, the small ones included that JAX compiles for operations outside of programs
 """
 
+import argparse
 import atexit
 import contextlib
 import sys
@@ -99,12 +100,18 @@ def counted(file: Path, arguments: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    match sys.argv[1:]:
-        case ["--counted", file, *arguments]:
-            counted(Path(file), arguments)
-        case studies:
-            for study in studies or [MAIN_JOB]:
-                operations = operations_of(Path(study))
-                for name, count in operations.items():
-                    print(f"{count:>7,} {name}")
-                print(f"{sum(operations.values()):>7,} in {len(operations)} programs of {study}")
+    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
+    parser.add_argument("studies", metavar="STUDY", nargs="*", default=[MAIN_JOB])
+    parser.add_argument("--counted", metavar="FILE ARGUMENTS", nargs=argparse.REMAINDER)
+    options = parser.parse_args()
+    if options.counted is not None:
+        if not options.counted:
+            parser.error("--counted: expected FILE")
+        file, *arguments = options.counted
+        counted(Path(file), arguments)
+    else:
+        for study in options.studies:
+            operations = operations_of(Path(study))
+            for name, count in operations.items():
+                print(f"{count:>7,} {name}")
+            print(f"{sum(operations.values()):>7,} in {len(operations)} programs of {study}")

@@ -6,6 +6,7 @@ Seconds are those of `write_report` alone, on the clock and of the processor; me
 the whole process. FOLDER keeps the report.
 """
 
+import argparse
 import json
 import resource
 import sys
@@ -52,7 +53,10 @@ def main(folder: Path) -> int:
 
 
 if __name__ == "__main__":
-    if len(sys.argv) > 1:
-        sys.exit(main(Path(sys.argv[1])))
+    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
+    parser.add_argument("folder", metavar="FOLDER", type=Path, nargs="?", help="keeps the report")
+    folder = parser.parse_args().folder
+    if folder:
+        sys.exit(main(folder))
     with tempfile.TemporaryDirectory() as temporary:
         sys.exit(main(Path(temporary)))

@@ -6,6 +6,7 @@ Seconds are those of a whole search after compilation: tables, every subset, and
 the best. Each is the least of three.
 """
 
+import argparse
 import dataclasses
 import json
 import os
@@ -101,4 +102,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
+    argparse.ArgumentParser(description=__doc__.split("\n\n")[0]).parse_args()
     main()

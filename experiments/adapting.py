@@ -6,6 +6,8 @@ RL2 is trained on cart-poles drawn from the prior. Then it and Sarsa-lambda-s, w
 play the first episodes of the same lifetimes, whose masses, length and forces neither has seen.
 """
 
+import argparse
+
 import jbrl
 from jbrl.agents.prior_trained.rl2 import RL2
 
@@ -41,4 +43,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
+    argparse.ArgumentParser(description=__doc__.split("\n\n")[0]).parse_args()
     main()

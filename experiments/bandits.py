@@ -7,8 +7,8 @@ DIR holds results of the study: they are archived in experiments/published/bandi
 the table is made from what is kept there.
 """
 
+import argparse
 import json
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -95,4 +95,7 @@ def main(arguments: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
+    parser.add_argument("results", metavar="DIR", nargs="?", help="results to keep first")
+    given = parser.parse_args().results
+    main([given] if given else [])

@@ -2,6 +2,7 @@
 Croissant metadata of experiments/published anew, with checksums, from the files and ABOUT.
 """
 
+import argparse
 import fnmatch
 import hashlib
 import json
@@ -303,6 +304,7 @@ def card() -> str:
 
 
 if __name__ == "__main__":
+    argparse.ArgumentParser(description=__doc__.split("\n\n")[0]).parse_args()
     text = json.dumps(croissant(), ensure_ascii=False)
     (ROOT / METADATA).write_text(text + "\n", encoding="utf-8")
     (ROOT / "README.md").write_text(card(), encoding="utf-8")

@@ -7,9 +7,9 @@ experiments/published/features.csv. Without DIR, the table is made from what is 
 comparison, kept in experiments/published/paper-cpu, is in the table too.
 """
 
+import argparse
 import dataclasses
 import json
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -154,4 +154,7 @@ def main(arguments: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
+    parser.add_argument("results", metavar="DIR", nargs="?", help="results to keep first")
+    given = parser.parse_args().results
+    main([given] if given else [])

@@ -15,6 +15,7 @@ sub-formulas that are kept, and the result is the one that trying every string o
 python experiments/formula_sets.py: writes the sets that `formulas.formula_set` reads.
 """
 
+import argparse
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
@@ -232,4 +233,5 @@ def ship(folder: Path) -> None:
 
 
 if __name__ == "__main__":
+    argparse.ArgumentParser(description=__doc__.split("\n\n")[0]).parse_args()
     ship(Path(formulas.__file__).parent / "data")

@@ -5,8 +5,8 @@ python experiments/opps.py OUT            runs two studies into OUT (25 minutes 
 python experiments/opps.py OUT FIGURES    draws the figures from OUT into the folder FIGURES
 """
 
+import argparse
 import json
-import sys
 from pathlib import Path
 
 import matplotlib as mpl
@@ -166,8 +166,12 @@ def table(out: Path) -> pd.DataFrame:
 
 
 if __name__ == "__main__":
-    folder = Path(sys.argv[1])
-    if len(sys.argv) == 2:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
+    parser.add_argument("out", metavar="OUT", type=Path)
+    parser.add_argument("figures", metavar="FIGURES", type=Path, nargs="?")
+    options = parser.parse_args()
+    folder = options.out
+    if not options.figures:
         jbrl.run(study("small", [0, 1, 2], BUDGETS), folder / "small")
         jbrl.run(study("large", [0], LARGE), folder / "large")
     else:
@@ -177,7 +181,7 @@ if __name__ == "__main__":
             ("opps-budget", draw_curve(curve(folder), means)),
             ("opps-arms", draw_arms(folder)),
         ):
-            figure.savefig(Path(sys.argv[2]) / f"{name}.png", dpi=110)
+            figure.savefig(options.figures / f"{name}.png", dpi=110)
         print(table(folder).round(2).to_string(index=False))
         print(
             np.round(

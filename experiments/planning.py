@@ -5,8 +5,8 @@ jbrl run experiments/planning.toml --out out/planning
 python experiments/planning.py out/planning docs/_static
 """
 
+import argparse
 import json
-import sys
 from pathlib import Path
 
 import matplotlib.pyplot as plt
@@ -80,6 +80,10 @@ def draw(scores: pd.DataFrame, algorithm: str, file: Path) -> None:
 
 
 if __name__ == "__main__":
-    results, folder = jbrl.Results(sys.argv[1]), Path(sys.argv[2])
+    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
+    parser.add_argument("results", type=jbrl.Results, help="of experiments/planning.toml")
+    parser.add_argument("folder", type=Path, help="of the figures")
+    options = parser.parse_args()
+    results, folder = options.results, options.folder
     for name in FIGURES:
         draw(results.scores, name, folder / f"{name.lower()}.png")

@@ -8,9 +8,9 @@ beside e-Greedy. About 20 minutes on one core. `--table` writes the table alone.
 `python experiments/datasets.py` writes the checksums.
 """
 
+import argparse
 import dataclasses
 import shutil
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -131,4 +131,8 @@ def main(arguments: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
+    parser.add_argument("folder", metavar="DIR", nargs="?", help="keeps the candidates")
+    parser.add_argument("--table", action="store_true", help="write the table alone")
+    options = parser.parse_args()
+    main([*filter(None, [options.folder]), *["--table"] * options.table])

@@ -10,6 +10,7 @@ figure and table are made from what is kept. The published comparison is kept in
 experiments/published/paper-cpu.
 """
 
+import argparse
 import dataclasses
 import functools
 import sys
@@ -197,4 +198,10 @@ def main(arguments: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
+    parser.add_argument("results", metavar="DIR", nargs="?", help="results to keep first")
+    parser.add_argument("--add", action="store_true", help="keep what was kept before, too")
+    options = parser.parse_args()
+    if options.add and not options.results:
+        parser.error("--add: expected DIR")
+    main([*filter(None, [options.results]), *["--add"] * options.add])

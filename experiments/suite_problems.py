@@ -4,6 +4,7 @@ and dense, as JSON files.
 python experiments/suite_problems.py
 """
 
+import argparse
 from pathlib import Path
 
 import numpy as np
@@ -64,6 +65,7 @@ def problems() -> list[Problem]:
 
 
 if __name__ == "__main__":
+    argparse.ArgumentParser(description=__doc__.split("\n\n")[0]).parse_args()
     FOLDER.mkdir(exist_ok=True)
     for made in problems():
         path = FOLDER / f"{made.short_name}.json"

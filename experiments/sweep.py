@@ -3,7 +3,7 @@
 python experiments/sweep.py [MDPs] [figure.png]
 """
 
-import sys
+import argparse
 import time
 
 import jax
@@ -14,8 +14,11 @@ import numpy as np
 import jbrl
 from jbrl.agents import EpsilonGreedy
 
-n_environments = int(sys.argv[1]) if len(sys.argv) > 1 else 200
-picture = sys.argv[2] if len(sys.argv) > 2 else "sweep.png"
+parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
+parser.add_argument("mdps", metavar="MDPs", type=int, nargs="?", default=200)
+parser.add_argument("figure", metavar="figure.png", nargs="?", default="sweep.png")
+options = parser.parse_args()
+n_environments, picture = options.mdps, options.figure
 gc, seeds = jbrl.problem("GC"), (0, 1)
 
 

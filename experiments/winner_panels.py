@@ -7,8 +7,8 @@ DIR holds results of a study, or an archive of them. Each of its experiments wit
 drawn to a file beside FILE (winners.png), winners-EXPERIMENT.png.
 """
 
+import argparse
 import math
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -121,9 +121,9 @@ def _panel(axes: Axes, name: str, ranks: bounds.Grid, x: Floats, y: Floats, styl
     axes.tick_params(labelsize=8.2, color=INK)
 
 
-def main(folder: str, file: str = "winners.png") -> None:
+def main(results: str, file: str = "winners.png") -> None:
     """Draw each experiment of a study to a file of its own name, or say why there is nothing."""
-    parts, target = jbrl.Results(folder).sections(), Path(file)
+    parts, target = jbrl.Results(results).sections(), Path(file)
     looks = styles(dict.fromkeys(name for part in parts for name in part.done["algorithm"]))
     for part in parts:
         drawing = best_under_bounds(part, looks)
@@ -136,4 +136,7 @@ def main(folder: str, file: str = "winners.png") -> None:
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
+    parser.add_argument("results", metavar="DIR")
+    parser.add_argument("file", metavar="FILE.png", nargs="?", default="winners.png")
+    main(**vars(parser.parse_args()))

@@ -7,6 +7,7 @@ experiments/published/wrong-priors, or, with --add, added to what is kept there.
 and tables are made from what is kept.
 """
 
+import argparse
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -166,4 +167,10 @@ def main(arguments: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
+    parser.add_argument("results", metavar="DIR", nargs="?", help="results to keep first")
+    parser.add_argument("--add", action="store_true", help="keep what was kept before, too")
+    options = parser.parse_args()
+    if options.add and not options.results:
+        parser.error("--add: expected DIR")
+    main([*filter(None, [options.results]), *["--add"] * options.add])

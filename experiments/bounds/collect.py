@@ -14,9 +14,9 @@ python experiments/bounds/collect.py draw
     draws docs/_static/bounds.png
 """
 
+import argparse
 import csv
 import json
-import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
@@ -259,16 +259,18 @@ def draw() -> None:
 
 
 if __name__ == "__main__":
-    match sys.argv[1:]:
-        case ["run", out, "--strategies", study, *names]:
-            run(Path(out), Path(study), names)
-        case ["run", out, *names]:
-            run(Path(out), None, names)
-        case ["lower" | "upper" as side, out, *names]:
-            one_end(side, Path(out), names)
-        case ["table"]:
-            table()
-        case ["draw"]:
-            draw()
-        case _:
-            sys.exit(__doc__)
+    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
+    parser.add_argument("part", choices=("run", "lower", "upper", "table", "draw"))
+    parser.add_argument("out", metavar="OUT", type=Path, nargs="?")
+    parser.add_argument("names", metavar="NAME", nargs="*")
+    parser.add_argument("--strategies", metavar="STUDY", type=Path)
+    options = parser.parse_intermixed_args()
+    part, out = options.part, options.out
+    if (out is None) == (part in ("run", "lower", "upper")):
+        parser.error(f"{part}: expected {'OUT' if out is None else 'nothing more'}")
+    if part == "run":
+        run(out, options.strategies, options.names)
+    elif part in ("lower", "upper"):
+        one_end(part, out, options.names)
+    else:
+        {"table": table, "draw": draw}[part]()

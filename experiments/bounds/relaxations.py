@@ -14,7 +14,7 @@ python experiments/bounds/relaxations.py chance
 Means of two replications of 1,024 MDPs, and seconds of the processor of one of them, one thread.
 """
 
-import sys
+import argparse
 import time
 from collections.abc import Callable
 from functools import partial
@@ -176,17 +176,18 @@ def table_of_chance() -> None:
 
 
 if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
+    names = ("hidden", "outcomes", "states", "penalty", "chance")
+    parser.add_argument("table", choices=names)
     with threadpool_limits(1, "blas"):
-        match sys.argv[1:]:
-            case ["hidden"]:
+        match parser.parse_args().table:
+            case "hidden":
                 table_of_hidden()
-            case ["outcomes"]:
+            case "outcomes":
                 table_of_outcomes()
-            case ["states"]:
+            case "states":
                 table_of_states()
-            case ["penalty"]:
+            case "penalty":
                 table_of_penalties()
-            case ["chance"]:
+            case "chance":
                 table_of_chance()
-            case _:
-                sys.exit(__doc__)
