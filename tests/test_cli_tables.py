@@ -104,6 +104,15 @@ def test_long_texts_continue_on_the_next_line():
     assert [line.split()[-1] for line in lines[:2]] == ["mean", "1.5"]
 
 
+def test_a_name_without_gaps_leaves_other_columns_in_sight():
+    name = "a" * 119 + "b"
+    wide = pd.DataFrame({"agent": [name, "x y " * 30], "mean": [1.5, 2.5]})
+    for table in (_aligned(wide), output.aligned([["agent", "mean"], [name, "1.5"]])):
+        assert max(map(len, table)) < 50 and table[1].split() == ["a" * 40, "1.5"]
+        assert table[3].strip() == "a" * 39 + "b"
+    assert output.aligned([["agent", ""], ["", ""], ["x", "2"]]) == ["agent", "", "x      2"]
+
+
 def test_what_is_absent_is_a_dash_and_a_name_is_none():
     table = pd.DataFrame({"algorithm": ["nan", "None", None], "mean": [1.5, float("nan"), 2]})
     found = [line.split() for line in _aligned(table)[1:]]

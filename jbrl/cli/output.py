@@ -6,7 +6,7 @@ import math
 import textwrap
 import time
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 GAP = "  "  # between columns
 SECONDS_BETWEEN_LINES = 10.0  # of progress, where there is no terminal
 WIDTH = 100  # of a table for people, where output is no terminal
+LONGEST_WORD = 40  # that widens a column where the width of the table has no limit
 NARROWEST = 12  # of a column whose text continues on the next line
 
 
@@ -249,16 +250,35 @@ def _aligned(table: "pd.DataFrame", limit: int | None = None) -> list[str]:
 
     told = _told_apart(table, 4)
     columns = [_texts(name, told[name]) for name in table.columns]
-    widths = [max(map(len, column)) for column in columns]
     is_text = [
         not (str(name).endswith("_seconds") or is_numeric_dtype(table[name]))
         for name in table.columns
     ]
-    if limit is not None:
-        widths = _narrowed(widths, is_text, limit)
+    if limit is None:
+        widths = [
+            _width(column) if left else max(map(len, column))
+            for column, left in zip(columns, is_text, strict=True)
+        ]
+    else:
+        widths = _narrowed([max(map(len, column)) for column in columns], is_text, limit)
+    return _lines(zip(*columns, strict=True), widths, is_text)
+
+
+def _width(texts: Sequence[str]) -> int:
+    """Return the width of a column of texts: words without a gap may take `LONGEST_WORD`."""
+    widest = max(map(len, texts))
+    if widest <= LONGEST_WORD or all(len(w) <= LONGEST_WORD for t in texts for w in t.split()):
+        return widest
+    return LONGEST_WORD
+
+
+def _lines(
+    rows: Iterable[Sequence[str]], widths: Sequence[int], is_text: Sequence[bool]
+) -> list[str]:
+    """Return the lines of rows; what is wider than its column continues on the next line."""
     lines = []
-    for row in zip(*columns, strict=True):
-        cells = [textwrap.wrap(text, w) for text, w in zip(row, widths, strict=True)]
+    for row in rows:
+        cells = [textwrap.wrap(text, w) or [""] for text, w in zip(row, widths, strict=True)]
         lines += [
             _line(parts, widths, is_text) for parts in itertools.zip_longest(*cells, fillvalue="")
         ]
@@ -276,8 +296,9 @@ def _line(cells: Sequence[str], widths: Sequence[int], is_text: Sequence[bool]) 
 
 def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
     """Return lines of a table of texts: the first column to the left, the others to the right."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return [_line(row, widths, [True] + [False] * (len(row) - 1)) for row in rows]
+    names, *others = zip(*rows, strict=True)
+    widths = [_width(names), *(max(1, *map(len, column)) for column in others)]
+    return _lines(rows, widths, [True] + [False] * len(others))
 
 
 def _texts(name: Any, values: "pd.Series") -> list[str]:
