@@ -152,6 +152,8 @@ class Chooser:
                 break
             if self.race is not None and (self._is_vain() or self.certified()):
                 return "certified"
+        if self.race is not None and self._is_vain():
+            return "certified"
         late = [self._expected(one) for one in self.racers if one.status == "out of time"]
         if late and not self.needed:
             self.needed = self.clock.budget + min(late)

@@ -870,6 +870,12 @@ def test_any_error_of_a_candidate_is_told_with_its_place(monkeypatch):
             method(*given)
 
 
+def test_one_action_is_certified_where_nobody_else_had_time(course_of):
+    lone = DirichletProblem("lone", "lone", distribution(np.ones((2, 1, 2)), np.ones((2, 1, 2))))
+    course = course_of(lone, 10, [rival("BEB", 1.0, 0.0), rival("PSRL", 500.0, 0.0)])
+    assert course.run() == "certified" and len(course.played) == 1
+
+
 def test_the_budget_ends_a_race_that_a_candidate_was_too_late_for(course_of):
     course = course_of("GC", 10, [rival("BEB", 1.0, 0.0), rival("PSRL", 1.0, 0.0)], kind=Racer)
     first, second = course.racers
