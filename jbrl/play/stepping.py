@@ -606,7 +606,10 @@ def measure(player: Player, prior: Prior, decisions: int, lifetimes: int | None 
         acted, worked = since(started), time.thread_time() - began
         seen, outcome = step(action, number)
         began, started = time.thread_time(), time.perf_counter()
-        stepping.observe(*outcome)
+        try:
+            stepping.observe(*outcome)
+        except JbrlError as error:
+            raise JbrlError(f"environment of the prior, decision {number + 1}: {error}") from None
         seconds.append(acted + since(started))
         processor.append(worked + time.thread_time() - began)
     compiling = stepping.compile_seconds

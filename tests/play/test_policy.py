@@ -372,6 +372,15 @@ def test_processor_seconds_of_decisions_leave_waiting_out(policy, monkeypatch):
     assert found.processor_p99 < found.median > 0.02
 
 
+def test_a_mistake_of_the_environment_is_told_while_decisions_are_timed(monkeypatch):
+    step = lambda *_: (0, (float("nan"), 0))  # noqa: E731
+    monkeypatch.setattr(stepping, "_drawn", lambda *_: step)
+    with pytest.raises(
+        JbrlError, match=r"^environment of the prior, decision 1: reward = nan: exp"
+    ):
+        jbrl.policy("Random", "GC").latency(5)
+
+
 def test_an_interrupted_decision_is_said(policy, tmp_path, monkeypatch):
     life = policy.start()
     life.act(0)

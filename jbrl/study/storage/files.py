@@ -100,7 +100,7 @@ def naming_fields(path: Path) -> Iterator[None]:
     except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
         what = f"{error} is missing" if isinstance(error, KeyError) else error
         raise StoreError(
-            f"{path}: {what}: expected what jbrl has written: without the file it is made again"
+            f"{path}: {what}: expected what jbrl has written: remove it to have it made anew"
         ) from None
 
 
