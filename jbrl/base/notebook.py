@@ -79,8 +79,8 @@ def facts(values: Mapping[str, Any]) -> str:
 
 
 def numbers(low: float, high: float, *others: float, digits: int = 5) -> list[str]:
-    """Return numbers as texts of some significant digits: of more where these do not tell the ends
-    `low` and `high` apart, so many that their difference has two.
+    """Return numbers as texts of some significant digits: of more where the ends `low` and `high`
+    would read alike, so many that their difference has two.
     """
     if low < high < math.inf and f"{low:.{digits}g}" == f"{high:.{digits}g}":
         places = [math.floor(math.log10(v)) for v in (max(abs(low), abs(high)), high - low)]

@@ -132,7 +132,7 @@ def print_table(table: "pd.DataFrame", format: Format, width: int | None = None)
         ]
         typer.echo(json.dumps(rows, indent=1))
     elif format == "md":
-        table = _told_apart(table, 6)
+        table = _with_digits(table, 6)
         cells = [[_six_digits(value) for value in row] for row in table.itertuples(index=False)]
         for row in [list(table.columns), ["---"] * len(table.columns), *cells]:
             typer.echo(f"| {' | '.join(row)} |")
@@ -218,7 +218,7 @@ def _for_json(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def _told_apart(table: "pd.DataFrame", digits: int) -> "pd.DataFrame":
+def _with_digits(table: "pd.DataFrame", digits: int) -> "pd.DataFrame":
     """Return a table whose means are texts where so many digits do not show their intervals."""
     from jbrl.base.notebook import numbers
 
@@ -248,7 +248,7 @@ def _aligned(table: "pd.DataFrame", limit: int | None = None) -> list[str]:
     """
     from pandas.api.types import is_numeric_dtype
 
-    told = _told_apart(table, 4)
+    told = _with_digits(table, 4)
     columns = [_texts(name, told[name]) for name in table.columns]
     is_text = [
         not (str(name).endswith("_seconds") or is_numeric_dtype(table[name]))
