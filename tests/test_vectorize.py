@@ -8,6 +8,7 @@ from jax import lax
 from jax.sharding import Mesh, PartitionSpec
 
 from jbrl import vectorize
+from jbrl.vectorize import native
 
 RNG = np.random.default_rng(0)
 
@@ -366,3 +367,29 @@ def test_a_result_is_computed_for_the_lanes_that_want_it(lanes):
     expected = np.where(wanted[:, None], 2 * x, -1)
     np.testing.assert_array_equal(jax.jit(jax.vmap(one))(wanted, x, old), expected)
     np.testing.assert_array_equal(jax.jit(one)(wanted[4], x[4], old[4]), expected[4])
+
+
+TABLE = jnp.asarray(RNG.permutation(40_000), jnp.int32)
+
+
+def step(table, i, unused, vanishing, empty):
+    """Operations of which XLA would need nothing from three of the arguments."""
+    total = lax.fori_loop(0, i, lambda j, t: t + TABLE[j], vanishing - vanishing + empty.sum())
+    return {"table": table.at[i].set(3.0), "total": total}
+
+
+def test_a_whole_program_becomes_native_code_whatever_it_uses():
+    args = jnp.zeros(300), jnp.int32(5), jnp.ones(2), jnp.int32(7), jnp.zeros(0, jnp.int32)
+    traced = jax.jit(step).trace(*args)
+    run = jax.jit(native.as_native(traced))  # XLA aborts on an argument without a use
+    *results, numbers = run(*args)
+    same(jax.tree.unflatten(jax.tree.structure(traced.out_info), results), step(*args))
+    assert numbers.tolist() == [0, 5, 7]
+
+
+@pytest.mark.parametrize(
+    "fn",
+    [lambda x: x @ x, lambda x: x.at[jnp.array([1, 2])].set(0), lambda x: lax.map(jnp.sort, x)],
+)
+def test_products_sorts_and_writes_of_several_entries_do_not(fn):
+    assert native.as_native(jax.jit(fn).trace(jnp.eye(3))) is None

@@ -31,6 +31,7 @@ from jbrl.base.errors import JbrlError, shown
 from jbrl.play import executables
 from jbrl.play.machine import available_cores
 from jbrl.play.timing import since
+from jbrl.vectorize import native
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -251,9 +252,7 @@ def _lowered(jaxpr: Any, leaves: Sequence[Array]) -> tuple[tuple[int, ...], Any]
       jaxpr: of the function, closed.
       leaves: all arguments.
     """
-    inner = jaxpr.jaxpr
-    wanted = {id(v) for v in (*inner.outvars, *(v for eqn in inner.eqns for v in eqn.invars))}
-    used = tuple(i for i, v in enumerate(inner.invars) if id(v) in wanted) or (0,)
+    used = native.inputs_used(jaxpr.jaxpr) or (0,)
 
     def part(*given: Array) -> list[Any]:
         whole: list[Any] = [None] * len(leaves)

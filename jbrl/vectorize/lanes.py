@@ -76,6 +76,8 @@ def _set_rows(table: Array, rows: Array, new: Array) -> Array:
     arrays, where scatters are cheapest, unless they have more entries than 32 bits can count.
     """
     columns = table.shape[1]
+    if len(rows) == 1:  # where nothing is mapped
+        return lax.dynamic_update_slice(table, new, (rows[0], jnp.zeros_like(rows[0])))
     if table.size > MOST_ENTRIES:
         return table.at[rows].set(new, mode="promise_in_bounds", unique_indices=True)
     where = rows[:, None] * columns + jnp.arange(columns, dtype=rows.dtype)[None, :]

@@ -32,10 +32,12 @@ replaces tests of bounds.
 
 import dataclasses
 import functools
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
 import jax
+import jax.extend
 import jax.numpy as jnp
 from jax import Array, lax
 from jax.custom_batching import custom_vmap
@@ -63,6 +65,69 @@ def native(fn: F) -> F:
         return set_xla_metadata(marked(*args), **marks)
 
     return call  # type: ignore[return-value]
+
+
+# Operations that take no longer in native code. For matrix products XLA has slower code there, with
+# other bits; for sorting and for writing several entries at once it has none.
+_NAMES = """
+abs add and argmax argmin bitcast_convert_type broadcast_in_dim ceil clamp concatenate cond
+convert_element_type copy cumlogsumexp cummax cummin cumprod cumsum custom_jvp_call
+custom_vjp_call custom_vmap_call div dynamic_slice dynamic_update_slice eq erf_inv exp expm1
+floor gather ge gt integer_pow iota is_finite jit le log log1p logistic lt max min mul ne neg
+not optimization_barrier or pad pjit platform_index pow random_bits random_fold_in
+random_split random_unwrap random_wrap reduce reduce_and reduce_max reduce_min reduce_or
+reduce_sum rem reshape rev round rsqrt scan scatter scatter-add select_n shift_left
+shift_right_arithmetic shift_right_logical sign slice split sqrt square squeeze stack
+stop_gradient sub tanh threefry2x32 tile transpose unstack while xla_metadata_value xor
+"""
+_OPERATIONS = frozenset(_NAMES.split())
+
+
+def as_native(traced: Any) -> Callable[..., Any] | None:
+    """Return a function that was traced as `native` code; None: it has operations that XLA compiles
+    worse, or not at all, there.
+
+    It takes the leaves of the arguments, and returns those of the results and, last, a number of
+    each argument, so that XLA finds none to be unused.
+
+    Args:
+      traced: what `jax.jit(...).trace` returns.
+    """
+    program = traced.jaxpr
+    if not all(map(_has_code, _operations(program.jaxpr))):
+        return None
+    used = [i for i in inputs_used(program.jaxpr) if program.in_avals[i].size]
+
+    @native
+    def run(given: list[Array]) -> Any:
+        every = [jnp.zeros(kind.shape, kind.dtype) for kind in program.in_avals]
+        for i, value in zip(used, given, strict=True):
+            every[i] = value
+        numbers = [v.reshape(-1)[:1].astype(jnp.int32) for v in given]
+        return *jax.extend.core.jaxpr_as_fun(program)(*every), jnp.concatenate(numbers)
+
+    return lambda *leaves: run([leaves[i] for i in used])
+
+
+def inputs_used(jaxpr: Any) -> tuple[int, ...]:
+    """Return the numbers of the inputs of a program that an operation or a result takes."""
+    wanted = {id(v) for v in (*jaxpr.outvars, *(v for eqn in jaxpr.eqns for v in eqn.invars))}
+    return tuple(i for i, v in enumerate(jaxpr.invars) if id(v) in wanted)
+
+
+def _operations(jaxpr: Any) -> Iterator[Any]:
+    """Yield the operations of a program and of those within it."""
+    for operation in jaxpr.eqns:
+        yield operation
+        for inner in jax.extend.core.jaxprs_in_params(operation.params):
+            yield from _operations(inner)
+
+
+def _has_code(operation: Any) -> bool:
+    name = operation.primitive.name
+    if name.startswith("scatter") and math.prod(operation.invars[1].aval.shape[:-1]) > 1:
+        return False  # several entries at once
+    return name in _OPERATIONS
 
 
 def read(array: Array, i: Array) -> Array:

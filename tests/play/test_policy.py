@@ -31,6 +31,7 @@ from jbrl.rollout import episodes
 from jbrl.rollout.contract import Agent
 from jbrl.study.portfolio import suits
 from jbrl.study.storage import files
+from jbrl.vectorize import native
 
 HORIZON = 30
 
@@ -77,6 +78,28 @@ def test_first_decisions_of_several_lifetimes_are_taken_in_native_code():
     policy = jbrl.policy("BOSS", "GC(n_states=4)", horizon=4)
     actions = policy.start(lifetimes=2).act([0, 0])
     assert actions.tolist() == [policy.start(index=i).act(0) for i in range(2)]
+
+
+@record
+class Sorting(Agent):
+    """XLA has no native code for sorting."""
+
+    def reset(self, key, knowledge):
+        return key
+
+    def act(self, key, state, observation):
+        return jnp.sort(jax.random.permutation(key, 3))[observation], state
+
+    def observe(self, key, state, transition):
+        return state
+
+
+@pytest.mark.parametrize("everything", [False, True])
+def test_what_has_no_native_code_is_compiled_as_any_other(monkeypatch, everything):
+    if everything:  # is said to have some: XLA refuses
+        monkeypatch.setattr(native, "_has_code", lambda operation: True)
+    policy = jbrl.policy(Sorting(), f"GC(n_states={5 + everything})", horizon=4)
+    assert policy.start().act(2) == 2
 
 
 def test_functions_are_pure_and_mapped(played, policy):

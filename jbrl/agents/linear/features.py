@@ -320,21 +320,19 @@ def _in_turn(fn: Pass, width: int, lanes: tuple[Array, Chunk]) -> tuple[Any, Any
     chunks, whole = _for_each_lane(lanes)
     example = jax.eval_shape(functools.partial(_chunk_of, width), whole, 0, 0)
     traced = jax.make_jaxpr(fn)(example).jaxpr
-    used = {id(v) for v in (*traced.outvars, *(v for e in traced.eqns for v in e.invars))}
-    inputs = traced.invars[1:]  # without the start
+    used = native.inputs_used(traced)
     leaves, structure = jax.tree.flatten(whole)
 
     @native.native
     def run(chunks: Array, given: list[Array]) -> tuple[Any, Any]:
         mine = iter(given)
         every = [
-            next(mine) if id(v) in used else jnp.zeros_like(leaf)
-            for v, leaf in zip(inputs, leaves, strict=True)
+            next(mine) if n in used else jnp.zeros_like(leaf)
+            for n, leaf in enumerate(leaves, 1)  # after the start
         ]
         return _lane_by_lane(fn, width, chunks, jax.tree.unflatten(structure, every))
 
-    kept = [leaf for v, leaf in zip(inputs, leaves, strict=True) if id(v) in used]
-    return run(chunks, kept)
+    return run(chunks, [leaf for n, leaf in enumerate(leaves, 1) if n in used])
 
 
 def _lane_by_lane(fn: Pass, width: int, chunks: Array, whole: Chunk) -> tuple[Any, Any]:
