@@ -2,10 +2,13 @@
 
 import contextlib
 import errno
+import io
 import os
 import signal
 import sys
 import threading
+
+FULL = errno.ENOSPC, errno.EDQUOT, errno.EFBIG  # also a quota, and the limit of a shell
 
 
 def main() -> None:
@@ -16,6 +19,10 @@ def main() -> None:
     """
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
+    if isinstance(getattr(sys.stdout, "buffer", None), io.RawIOBase):  # PYTHONUNBUFFERED
+        # Python drops what a full disk does not take of one write to such a stream
+        number, encoding, errors = sys.stdout.fileno(), sys.stdout.encoding, sys.stdout.errors
+        sys.stdout = os.fdopen(number, "w", 1, encoding, errors, closefd=False)
     from jbrl.cli.app import INTERRUPTED, app
 
     try:
@@ -29,7 +36,7 @@ def main() -> None:
                 stream.flush()
         os._exit(end.code)
     except OSError as error:  # of a file that the shell writes; others are said where they occur
-        if error.errno != errno.ENOSPC:
+        if error.errno not in FULL:
             raise
         sys.stderr.write(f"error: the output cannot be written: {error.strerror}\n")
         sys.stderr.flush()

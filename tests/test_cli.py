@@ -458,6 +458,16 @@ def test_a_full_disk_behind_the_output_is_said_in_one_sentence() -> None:
     assert done.stderr == "error: the output cannot be written: No space left on device\n"
 
 
+def test_an_output_that_is_cut_off_is_no_success_where_python_does_not_buffer(
+    tmp_path: Path,
+) -> None:
+    command = ["bash", "-c", 'ulimit -f 1 && exec "$0" -uBm jbrl list agents', sys.executable]
+    with (tmp_path / "agents").open("w") as cut:
+        done = subprocess.run(command, stdout=cut, stderr=subprocess.PIPE, text=True, check=False)
+    assert done.returncode == 2
+    assert done.stderr == "error: the output cannot be written: File too large\n"
+
+
 def test_help_and_tables_do_not_wait_for_jax(out: Path) -> None:
     program = f"""
 import sys

@@ -18,7 +18,7 @@ import numpy as np
 import pandas as pd
 
 from jbrl.base.errors import JbrlError
-from jbrl.base.files import replacing, write_whole
+from jbrl.base.files import writing
 from jbrl.study.storage.files import StoreError
 from jbrl.study.storage.store import ARCHIVED, Store
 from jbrl.study.storage.tables import (
@@ -151,8 +151,8 @@ def write_archive(store: Store, folder: str | Path, *, decimals: int | None = No
         the size.
 
     Raises:
-      JbrlError: `decimals` is negative, or `folder` holds results that are not archived.
-      StoreError: `folder` cannot be written.
+      JbrlError: `decimals` is negative, or `folder` holds results that are not archived, or cannot
+        be written; it is then as it was.
     """
     if decimals is not None and decimals < 0:
         raise JbrlError(f"archive: decimals = {decimals}: expected 0 or more")
@@ -176,23 +176,12 @@ def write_archive(store: Store, folder: str | Path, *, decimals: int | None = No
     tables = {"units": units, "returns": returns[list(RETURNS)]}
     if len(strategies):
         tables["strategies"] = strategies
-    try:
-        out.mkdir(parents=True, exist_ok=True)
+    about = json.dumps({**manifest, "decimals": decimals}, indent=1) + "\n"
+    with writing(out, "the archive") as new:
+        (new / "study.json").write_text(about, encoding="utf-8", newline="")
+        for name, table in tables.items():
+            path = new / f"{name}.parquet"
+            table.to_parquet(path, compression="zstd", compression_level=19, index=False)
+    if "strategies" not in tables:
         (out / "strategies.parquet").unlink(missing_ok=True)  # of an earlier archive
-        about = json.dumps({**manifest, "decimals": decimals}, indent=1) + "\n"
-        write_whole(out / "study.json", about.encode())
-        return [
-            out / "study.json",
-            *(_written(table, out / f"{name}.parquet") for name, table in tables.items()),
-        ]
-    except OSError as error:
-        raise StoreError(
-            f"{out}: the archive cannot be written here: {error.strerror}; choose another folder, "
-            "or make room"
-        ) from None
-
-
-def _written(table: pd.DataFrame, path: Path) -> Path:
-    with replacing(path) as temporary:
-        table.to_parquet(temporary, compression="zstd", compression_level=19, index=False)
-    return path
+    return [out / "study.json", *(out / f"{name}.parquet" for name in tables)]

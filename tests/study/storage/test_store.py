@@ -2,6 +2,7 @@
 in; outcomes as tables, archives, and the memory of the machine.
 """
 
+import errno
 import json
 import os
 import shutil
@@ -369,6 +370,24 @@ def test_rounded_returns_are_off_by_half_a_digit_at_most(made, tmp_path):
     assert rounded.manifest["decimals"] == 2
     off = np.abs(rounded.returns["score"] - results.returns["score"])
     assert 0 < off.max() <= 0.005 + 1e-12
+
+
+def test_an_archive_that_does_not_fit_on_the_disk_leaves_the_one_before(
+    made, tmp_path, monkeypatch
+):
+    results, folder = made
+    before = {path.name: path.read_bytes() for path in folder.iterdir()}
+
+    def full(table, path, **_):
+        if Path(path).name.startswith((".returns", "returns")):
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(pd.DataFrame, "to_parquet", full)
+    for place in (folder, tmp_path / "new"):
+        with pytest.raises(JbrlError, match="the archive cannot be written here: No space"):
+            results.archive(place, decimals=1)
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
+    assert not (tmp_path / "new").exists()
 
 
 def test_what_an_archive_has_not_is_said(made, tmp_path):
