@@ -4,6 +4,7 @@ import dataclasses
 import gzip
 import itertools
 import re
+import unicodedata
 import zlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -135,9 +136,14 @@ def export(logs: Logs, folder: Path) -> list[Path]:
 
 def _folder_name(agent: str) -> str:
     """Return a name of an agent that is the name of a folder below another one, and not hidden."""
-    name = _ODD.sub("_", agent)
+    name = _ODD.sub(lambda odd: "".join(filter(_is_mark, odd[0])) or "_", agent)
     visible = name.lstrip(".")
     return "_" * (len(name) - len(visible)) + visible
+
+
+def _is_mark(letter: str) -> bool:
+    r"""Return whether a character belongs to the letter before it: `\w` has no vowels of Hindi."""
+    return unicodedata.category(letter)[0] == "M"
 
 
 def write_table(logs: Logs, path: Path) -> None:

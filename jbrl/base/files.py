@@ -28,7 +28,7 @@ def naming(path: str | Path, done: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise JbrlError(f"{path}: cannot be {done}: {error.strerror}") from None
+        raise JbrlError(f"{path}: cannot be {done}: {error.strerror or error}") from None
 
 
 def write_whole(path: Path, content: bytes) -> None:

@@ -92,6 +92,12 @@ def test_other_line_ends_columns_and_orders_are_read(tmp_path):
     assert not run.truncated
 
 
+def test_texts_in_quotes_beside_the_columns_of_the_log_are_read(tmp_path):
+    rows = [f'{row},"a,b\u2028""c""\x0cd\n"' for row in ROWS]
+    run = read_file(write(tmp_path, "bsuite_id_-_catch-0.csv", f"{CATCH},note", *rows), "x")
+    assert run.episodes == 3 and not run.truncated
+
+
 def test_empty_lines_at_the_end_do_not_count(tmp_path):
     run = read_file(catch(tmp_path, *ROWS, "", ""), "x")
     assert run.episodes == 3 and not run.truncated
@@ -133,6 +139,7 @@ REFUSED = [
     ("catch-1", (CATCH, ROWS[0], ROWS[0]), "row 2: episode = 1 after 1: rows out of order"),
     ("catch-2", (CATCH, ROWS[1], "9,3,-1.0,9,-1.0,4.0"), "row 2: steps = 9 after 18: rows out of"),
     ("catch-0", (CATCH, ROWS[0], "18,2,0.0", ROWS[2]), "row 2: 3 fields: expected 6, as in the"),
+    ("catch-0", (CATCH + ",note", ROWS[0] + ',"a'), "row 1: no CSV: unexpected end of data"),
     ("catch-20", (CATCH, *ROWS), "id 'catch/20': index '20': expected 0 to 19"),
     ("catsh-0", (CATCH, *ROWS), "id 'catsh/0': unknown experiment 'catsh'; did you mean 'catch'?"),
     ("catch", (CATCH,), "the name holds no"),
@@ -238,6 +245,8 @@ def test_tables_that_cannot_be_used(tmp_path):
         write_table(golden("scores_deep_sea_edge"), tmp_path / "rows.txt")
     with pytest.raises(JbrlError, match="mine: no column 'bsuite_id'"):
         logs_of_table(table.drop(columns="bsuite_id"), name="mine")
+    with pytest.raises(JbrlError, match=r"no/a\.csv: cannot be written: Cannot save file"):
+        write_table(golden("scores_deep_sea_edge"), tmp_path / "no" / "a.csv")
     with pytest.raises(JbrlError, match=r"mine: id 'deep_sea/30': index '30'"):
         logs_of_table(table.replace({"bsuite_id": "deep_sea/3"}, "deep_sea/30"), name="mine")
     with pytest.raises(JbrlError, match=r"mine: deep_sea/0: row 2: episode = 1 after 2"):
@@ -362,11 +371,11 @@ def test_thousands_of_columns_are_not_all_named(tmp_path):
 
 
 def test_no_agent_is_exported_outside_of_its_folder(tmp_path):
-    names = ["..", ".", "...", ".hidden", "../x", "a", "/b", "学习", "强化"]
+    names = ["..", ".", "...", ".hidden", "../x", "a", "/b", "学习", "हिन्दी"]
     logs = Logs(tuple(made_up(name, "catch/0", 1.0, episodes=3) for name in names))
     paths = export(logs, tmp_path / "to")
     inner = [path.relative_to(tmp_path / "to").parts[0] for path in paths]
-    assert inner == ["__", "_", "___", "_hidden", "___x", "a", "_b", "学习", "强化"]
+    assert inner == ["__", "_", "___", "_hidden", "___x", "a", "_b", "学习", "हिन्दी"]
     assert sorted(path.name for path in tmp_path.iterdir()) == ["to"]
 
 

@@ -4,7 +4,9 @@ in the original program's files.
 A file is called `bsuite_id_-_<experiment>-<index>.csv`; it has a header line and no index column.
 """
 
+import csv
 import dataclasses
+import io
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -318,15 +320,19 @@ def read_file(path: Path, agent: str, number: int = 0) -> Run:
     bsuite_id = _id_of(path)
     experiment = known_id(bsuite_id, str(path))
     text = read_text(path)
-    lines = text.splitlines()
-    truncated = bool(text) and not text.endswith(("\n", "\r"))
-    if truncated and len(lines) > 1:
-        lines = lines[:-1]
-    while lines and not lines[-1].strip():
-        lines.pop()
-    header = [name.strip().strip('"') for name in lines[0].split(",")] if lines else []
+    truncated = bool(text) and not text.endswith("\n")
+    if truncated and "\n" in text:
+        text = text[: text.rindex("\n") + 1]
+    reader = csv.reader(io.StringIO(text), strict=True)
+    try:
+        rows = list(reader)
+    except csv.Error as error:
+        raise JbrlError(f"{path}: row {reader.line_num - 1}: no CSV: {error}") from None
+    while rows and not "".join(rows[-1]).strip():
+        rows.pop()
+    header = [name.strip() for name in rows[0]] if rows else []
     check_columns(experiment, header, str(path))
-    values = _values(lines[1:], header, experiment.log_columns, path)
+    values = _values(rows[1:], header, experiment.log_columns, path)
     columns = dict(zip(experiment.log_columns, values.T, strict=True))
     check_values(columns, str(path))
     return Run(agent, number, bsuite_id, columns, str(path), truncated)
@@ -369,18 +375,18 @@ def _id_of(path: Path) -> str:
     return f"{parts[1]}/{int(parts[2])}"
 
 
-def _values(lines: list[str], header: list[str], wanted: tuple[str, ...], path: Path) -> np.ndarray:
+def _values(
+    rows: list[list[str]], header: list[str], wanted: tuple[str, ...], path: Path
+) -> np.ndarray:
     """Return the columns wanted, [rows, columns] float64. Python's conversion is exact."""
-    commas = len(header) - 1
-    for row, line in enumerate(lines, 1):
-        if line.count(",") != commas:
+    for number, cells in enumerate(rows, 1):
+        if len(cells) != len(header):
             raise JbrlError(
-                f"{path}: row {row}: {line.count(',') + 1} fields: expected {commas + 1}, "
-                f"as in the header"
+                f"{path}: row {number}: {len(cells)} fields: expected {len(header)}, as in the "
+                "header"
             )
     places = [header.index(name) for name in wanted]
-    cells = [line.split(",") for line in lines]
-    texts = [row[place] for row in cells for place in places]
+    texts = [cells[place] for cells in rows for place in places]
     values = as_floats(pd.Series(texts, dtype=object))
     bad = np.flatnonzero(np.isnan(values))
     if bad.size:
@@ -388,7 +394,7 @@ def _values(lines: list[str], header: list[str], wanted: tuple[str, ...], path: 
         raise JbrlError(
             f"{path}: row {row + 1}: {wanted[column]} = '{texts[bad[0]]}': expected a finite number"
         )
-    return values.reshape(len(lines), len(wanted))
+    return values.reshape(len(rows), len(wanted))
 
 
 def _text(columns: Mapping[str, np.ndarray]) -> str:
