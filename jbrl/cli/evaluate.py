@@ -202,7 +202,7 @@ def compare(
     number), else by that of Welch. Experiments of episodes can only be compared with another study.
 
     Args:
-      source: Results of a study, an archive of them, or a file of returns.
+      source: Results of a study, an archive of them, or its returns.parquet.
       to (published|jordan2020|DIR2): A published comparison, or another study.
       format: Output format; CSV and JSON have all columns.
       html: Write a page as well, compare.html, and the table as compare.csv.

@@ -105,9 +105,10 @@ def simulate(
     Raises:
       JbrlError: an agent that cannot use what the prior offers, that learns on the host, that takes
         random numbers or times from the host, or that has no capacity for a budget which JAX
-        traces; a prior of other sizes than the environment; an environment outside jbrl that breaks
-        its contract; a parameter or a discount out of range, unless JAX traces it; a lifetime that
-        the problem does not know.
+        traces; a parameter that JAX traces and that belongs to the compiled program; a prior of
+        other sizes than the environment; an environment outside jbrl that breaks its contract; a
+        parameter or a discount out of range, unless JAX traces it; a lifetime that the problem does
+        not know.
 
     >>> problem, agent = jbrl.problem("GC"), jbrl.agents.Random()
     >>> one = lambda index: jbrl.simulate(agent, problem, problem.key(0), index)
@@ -183,10 +184,18 @@ def _checked(agent: Agent, name: str) -> Agent:
     """Return the agent with Python's numbers where its parameters are known.
 
     Raises:
-      JbrlError: a parameter out of range; those that JAX traces are not known.
+      JbrlError: a parameter out of range; those that JAX traces are not known, and refused where
+        they belong to the compiled program.
     """
     if isinstance(agent, MadeOfWeights) or not dataclasses.is_dataclass(agent):
         return agent
+    for field in dataclasses.fields(agent):
+        value = getattr(agent, field.name)
+        if field.metadata.get("static") and isinstance(value, jax.core.Tracer):
+            raise JbrlError(
+                f"{name}: {field.name} is traced by JAX: expected one value, since it belongs to "
+                "the compiled program"
+            )
     agent = with_plain_numbers(agent)
     values = {
         f.name: getattr(agent, f.name)

@@ -179,6 +179,8 @@ def test_what_cannot_be_simulated_is_refused():
     for budget in (lambda n: BAMCP(simulations=n), lambda n: BFS3(samples=n)):
         with pytest.raises(jbrl.JbrlError, match="traced by JAX: expected a capacity"):
             jax.vmap(lambda n, b=budget: jbrl.simulate(b(n), gc, gc.key(0)))(jnp.arange(1, 3))
+    with pytest.raises(jbrl.JbrlError, match="DQN: hidden_width is traced by JAX: expected one"):
+        jax.vmap(lambda n: jbrl.simulate(DQN(hidden_width=n), gc, gc.key(0)))(jnp.arange(1, 3))
 
 
 @pytest.mark.parametrize("name", ["BOSS", "SBOSS", "BAMCP", "e-Greedy"])

@@ -231,8 +231,9 @@ class Separation:
         """Return the explanation in words."""
         told = [
             f"pbp separates none of {self.pairs:,} pairs of algorithms: with {self.scores:,} "
-            f"scores a distribution is known to ±{self.half_width:.2f} only, since the bounds hold "
-            "for all cells at once and whatever the distributions are"
+            f"score{'s' * (self.scores != 1)} a distribution is known to "
+            f"±{min(1.0, self.half_width):.2f} only, since the bounds hold for all cells at once "
+            "and whatever the distributions are"
         ]
         needed = [
             f"{other} about {number:,}" if number else f"{other} more than can be estimated"
