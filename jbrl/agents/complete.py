@@ -28,6 +28,7 @@ from jbrl.problems.prior import Prior
 from jbrl.rollout import contract
 
 KINDS = ("uniform", "log_uniform", "choice")
+EXACT = 2**24  # integers up to it are all float32 numbers
 
 
 def uniform(u: Array, low: Any, high: Any) -> Array:
@@ -241,5 +242,9 @@ def _distribution(
         if numbers[1] - numbers[0] > GREATEST_NUMBER:
             raise JbrlError(
                 f"{place_text}: expected numbers that are at most {GREATEST_NUMBER} apart"
+            )
+        if kinds == {int} and max(map(abs, numbers)) > EXACT:
+            raise JbrlError(
+                f"{place_text}: expected integers up to {EXACT}: those drawn come from float32"
             )
     return Distribution(tuple(numbers), kind, kinds == {int}, place)

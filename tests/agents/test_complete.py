@@ -179,6 +179,7 @@ PROGRAM = "expected one value, since it belongs to the compiled program"
         ("e-Greedy", {"epsilon": {}}, "expected { uniform"),
         ("e-Greedy", {"epsilon": {"uniform": 1}}, "expected { uniform"),
         ("e-Greedy", {"epsilon": {"uniform": [1, 0]}}, "two numbers, the lower one first"),
+        ("AC", {"learning_episodes": {"uniform": [1, 2**24 + 1]}}, "integers up to 16777216"),
         ("e-Greedy", {"epsilon": {"uniform": [0, 0.5, 1]}}, "expected two numbers"),
         ("e-Greedy", {"epsilon": {"uniform": [0, 2]}}, r"here: epsilon = 2\.0: .* from 0 up to 1"),
         ("e-Greedy", {"epsilon": {"choice": ["a"]}}, r"here: epsilon = 'a': expected a number"),
