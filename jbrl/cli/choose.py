@@ -173,7 +173,8 @@ class Choosing:
     """Options of `jbrl choose` that `jbrl.choose` takes as they are.
 
     Args:
-      offline (TIME): Limit before the first decision: 60s, 10min; compilation does not count.
+      offline (TIME): Limit before the first decision: 60s, 10min, a number of seconds; compilation
+        does not count.
       online (TIME): Limit of a decision: 1ms, 50us.
       budget (TIME): About how long choosing may take, compilation included.
       horizon: Decisions of a lifetime (default: the problem's own).

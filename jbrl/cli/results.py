@@ -325,10 +325,11 @@ def report(
 
 
 def archive(folder: Folder, *, out: Path, decimals: Natural | None = None) -> None:
-    """Write the scores of a study as three small files, to be kept or handed on.
+    """Write the scores of a study as a few small files, to be kept or handed on.
 
-    study.json, units.parquet and returns.parquet: what jbrl scores, returns,
-    report and compare read like the directory itself. Trajectories stay behind.
+    study.json, units.parquet, returns.parquet, and strategies.parquet where agents
+    have searched: what jbrl scores, returns, rank, strategies, report and compare
+    read like the directory itself. Trajectories stay behind.
 
     Args:
       out (DIR2): Output directory.

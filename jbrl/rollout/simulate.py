@@ -191,10 +191,17 @@ def _checked(agent: Agent, name: str) -> Agent:
         return agent
     for field in dataclasses.fields(agent):
         value = getattr(agent, field.name)
-        if field.metadata.get("static") and isinstance(value, jax.core.Tracer):
+        if not isinstance(value, jax.core.Tracer):
+            continue
+        if field.metadata.get("static"):
             raise JbrlError(
                 f"{name}: {field.name} is traced by JAX: expected one value, since it belongs to "
                 "the compiled program"
+            )
+        if value.shape and kind_of(field) in (int, float, bool):
+            raise JbrlError(
+                f"{name}: {field.name} has shape {value.shape}: expected one value; jax.vmap maps "
+                "over several"
             )
     agent = with_plain_numbers(agent)
     values = {

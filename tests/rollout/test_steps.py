@@ -181,6 +181,8 @@ def test_what_cannot_be_simulated_is_refused():
             jax.vmap(lambda n, b=budget: jbrl.simulate(b(n), gc, gc.key(0)))(jnp.arange(1, 3))
     with pytest.raises(jbrl.JbrlError, match="DQN: hidden_width is traced by JAX: expected one"):
         jax.vmap(lambda n: jbrl.simulate(DQN(hidden_width=n), gc, gc.key(0)))(jnp.arange(1, 3))
+    with pytest.raises(jbrl.JbrlError, match=r"BEB: beta has shape \(2,\): expected one value"):
+        jax.jit(lambda beta: jbrl.simulate(BEB(beta=beta), gc, gc.key(0)))(jnp.ones(2))
 
 
 @pytest.mark.parametrize("name", ["BOSS", "SBOSS", "BAMCP", "e-Greedy"])
