@@ -17,7 +17,7 @@ from jbrl.report.axes import labels_of, styles
 from jbrl.report.evaluation import _improvement, curves, weights
 from jbrl.results import Results
 from jbrl.stats.evaluation.metrics import metrics, performance_profiles, probability_of_improvement
-from jbrl.stats.evaluation.ranking import AGGREGATE
+from jbrl.stats.evaluation.ranking import AGGREGATE, Separation
 from jbrl.stats.evaluation.ranking import evaluate as evaluate_samples
 from jbrl.stats.evaluation.samples import payoffs, samples_of
 from jbrl.study.file import load_study
@@ -357,6 +357,11 @@ def test_names_that_look_the_same_are_doubted(tmp_path):
         "algorithms 'A' and 'A ' differ only in blanks or in upper and lower case",
         "environments 'Y' and 'y' differ only in blanks or in upper and lower case",
     ]
+
+
+def test_one_score_knows_a_distribution_to_one():
+    first = Separation(1, 1.59, 1, "A", {}, None, 0).sentences()[0]
+    assert "with 1 score a distribution is known to ±1.00 only" in first
 
 
 def test_notes_say_what_bounds_leave_open_unless_told_not_to(tmp_path):
