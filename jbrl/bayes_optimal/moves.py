@@ -26,7 +26,8 @@ MOST_HISTORIES = 60_000  # of failures in a state; fewer are counted of many mov
 CHUNK = 1024  # nodes at a time
 AT_ONCE = 2**13  # MDPs of leaves
 NUMBERS = 2**23  # of nodes with their histories at a time
-LEAST_MDPS, USUAL_MDPS, MOST_MDPS = 2**6, 2**13, 2**15  # of each leaf in a replication
+MARGIN_FAILURES = 3  # the same where a margin is backed up and few MDPs are drawn
+LEAST_MDPS, USUAL_MDPS, MOST_MDPS = 2**4, 2**13, 2**15  # of each leaf in a replication
 PILOT = 16  # MDPs of a replication for each one of the sample that means are taken from
 PRECISION, MOST_SWEEPS = 1e-4, 100  # of worths, as a part of the greatest one
 # Seconds on one core: benchmarks/results/bounds-cpu2.jsonl.
@@ -250,7 +251,8 @@ class Forgetting:
         moves = map(len, self.moves.of_state)
         costs = np.array([max(1.0, k * counted(k) ** k / four) for k in moves])
         each = OF_MOVE * len(self.moves.all) * (1 + 1 / PILOT)
-        once = 3 * OF_NODE * costs[tree.states].sum() + each * len(tree.leaf_states) * n_mdps
+        solves = 3 if n_mdps >= USUAL_MDPS else 1
+        once = solves * OF_NODE * costs[tree.states].sum() + each * len(tree.leaf_states) * n_mdps
         return float(once / self.threads)
 
     def replication(self, n_mdps: int, seed: np.random.SeedSequence) -> Replication:
@@ -266,11 +268,13 @@ class Forgetting:
         centre, deviation = self.of_leaves(self.draw(n_before, before))
         drawn = self.draw(n_mdps, own)
         value, distance = self.of_leaves(drawn, centre)
+        # what forgets failures sooner is no less, and takes a tenth of the time
+        most = MOST_FAILURES if n_mdps >= USUAL_MDPS else MARGIN_FAILURES
         return Replication(
             self.solve(value),
             float(self.worths(drawn[:, 0])[self.moves.first].mean()),
-            self.solve(distance, paid=False) ** 2,
-            self.solve(deviation, paid=False) ** 2 * (1 + 1 / n_before),
+            self.solve(distance, paid=False, most=most) ** 2,
+            self.solve(deviation, paid=False, most=most) ** 2 * (1 + 1 / n_before),
             self._greatest,
         )
 
@@ -369,21 +373,23 @@ class Forgetting:
             list(pool.map(fill, range(0, len(estimates), n_leaves)))
         return estimates, distances
 
-    def solve(self, leaves: np.ndarray, *, paid: bool = True) -> float:
+    def solve(self, leaves: np.ndarray, *, paid: bool = True, most: int = MOST_FAILURES) -> float:
         """Back values of the leaves up to the root.
 
         Args:
           leaves: value of each leaf, [L].
           paid: count the rewards before the leaves, too.
+          most: failures of each move in a state that are counted.
         """
         tree = self.tree
         both = np.concatenate([np.empty(len(tree.states)), leaves])  # as `Tree.children` counts
         for wave in reversed(tree.waves):
-            tasks = [part for nodes in self._of_one_kind(wave) for part in self._parts(nodes)]
+            kinds = self._of_one_kind(wave)
+            tasks = [part for nodes in kinds for part in self._parts(nodes, most)]
             with ThreadPoolExecutor(self.threads) as pool:
                 for nodes, values in zip(
                     tasks,
-                    pool.map(lambda nodes: self._solve(nodes, both, paid), tasks),
+                    pool.map(lambda nodes: self._solve(nodes, both, paid, most), tasks),
                     strict=True,
                 ):
                     both[nodes] = values
@@ -395,20 +401,20 @@ class Forgetting:
         states = self.tree.states[nodes]
         return [nodes[states == x] for x in np.unique(states)]
 
-    def _parts(self, nodes: np.ndarray) -> list[np.ndarray]:
+    def _parts(self, nodes: np.ndarray, most: int) -> list[np.ndarray]:
         """Return parts of nodes in one state whose arrays are small."""
         k = len(self.moves.of_state[int(self.tree.states[nodes[0]])])
-        size = min(CHUNK, NUMBERS // counted(k) ** k)
+        size = min(CHUNK, NUMBERS // counted(k, most) ** k)
         return [nodes[first : first + size] for first in range(0, len(nodes), size)]
 
-    def _solve(self, nodes: np.ndarray, both: np.ndarray, paid: bool) -> np.ndarray:
+    def _solve(self, nodes: np.ndarray, both: np.ndarray, paid: bool, most: int) -> np.ndarray:
         """Return the values of nodes in one state: the failures there are counted until a move
         succeeds.
         """
         tree, moves = self.tree, self.moves.of_state[int(self.tree.states[nodes[0]])]
         if not moves:  # nothing leads away, and staying pays nothing
             return np.zeros(len(nodes))
-        failed = np.arange(counted(len(moves)))
+        failed = np.arange(counted(len(moves), most))
         chances, gains = [], []
         for number, move in enumerate(moves):
             a = move.success + tree.own[nodes, number][:, None]
@@ -417,9 +423,9 @@ class Forgetting:
         return _first(np.array(chances), np.array(gains), self.discount)
 
 
-def counted(k: int) -> int:
+def counted(k: int, most: int = MOST_FAILURES) -> int:
     """Return how many numbers of failures, 0 too, differ for each of `k` moves in a state."""
-    n = MOST_FAILURES + 1
+    n = most + 1
     while n**k > MOST_HISTORIES:
         n -= 1
     return n
