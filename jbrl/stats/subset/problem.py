@@ -62,20 +62,20 @@ def row_masks(
 
 
 def make(
-    columns: np.ndarray, swept: np.ndarray, size: int, loss: Loss, folds: Folds
-) -> SharedTables | OwnRows | None:
-    """Make the input of the device: tables, or the rows themselves where there would be too many.
+    columns: np.ndarray, swept: np.ndarray, start: np.ndarray, size: int, loss: Loss, folds: Folds
+) -> SharedTables | None:
+    """Make the tables that subsets share on the device.
 
     Args:
       columns: [m, P] float64, NaN where missing; the last is the target, which has no holes.
       swept: [m, Q] float64, columns that every subset has, with holes as well.
+      start: [m] bool, rows that are complete in all columns that every subset has.
       size: free columns of a subset.
 
     Returns:
       None if there are too many sets of rows for tables.
     """
-    observed, start = ~np.isnan(columns), ~np.isnan(swept).any(1)
-    n_rows, n_columns = columns.shape
+    observed, (n_rows, n_columns) = ~np.isnan(columns), columns.shape
     n_sets = folds.count if loss == "kfold" else 1
     entries = n_columns * (n_columns + 1) / 2 * n_sets * (2 if loss == "kfold" else 1)
     each = 8 * entries + 8 * n_columns * n_rows * (loss == "loo")
@@ -254,12 +254,13 @@ class Problem:
         shown = forced if settings.non_negative else forced[:, :0]
         swept = ones if settings.non_negative else np.column_stack([forced, ones])
         signs = (settings.non_negative,) * (size + shown.shape[1])
+        start = ~np.isnan(forced).any(1)
         data: Any = None
         if tables:
-            data = make(np.column_stack([free, shown, target]), swept, size, loss, folds)
+            data = make(np.column_stack([free, shown, target]), swept, start, size, loss, folds)
         tile, fixed = kernel.TILE.get(jax.default_backend(), kernel.WIDE), shown.shape[1]
         if data is None:
-            start, fixed = ~np.isnan(forced).any(1), len(self.forced) + ones.shape[1]
+            fixed = len(self.forced) + ones.shape[1]
             every = np.column_stack([free, forced, ones, target])
             data = own_rows(every, start, loss, folds)
             signs = (settings.non_negative,) * (size + len(self.forced)) + (False,) * ones.shape[1]
