@@ -105,6 +105,8 @@ def test_the_same_step_starts_it_and_keeps_the_last_observation():
     np.testing.assert_array_equal(observation, first)
     assert not np.array_equal(info["final_obs"], first)
     assert info["final_info"]["total_bad_episodes"].shape == (2,)
+    info["_total_bad_episodes"][:] = False
+    assert info["_denoised_return"].all(), "each mask is its own"
 
 
 def test_without_automatic_resets_a_mask_resets_lanes():

@@ -21,7 +21,8 @@ FILES = {
     "tools/__init__.py": "from . import deep\n",
     "tools/helper.py": "def two():\n    from .deep.deepest import TWO\n    return TWO\n",
     "tools/deep/__init__.py": "",
-    "tools/deep/deepest.py": "import planner\nTWO = 2\n",
+    "tools/deep/deepest.py": "import planner\nfrom . import beside\nTWO = 2\n",
+    "tools/deep/beside.py": "x = 2\n",
     "tools/unused.py": "x = 1\n",
     "alone.py": "import jbrl\n\nclass Alone(jbrl.Agent):\n    pass\n",
 }

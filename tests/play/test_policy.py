@@ -161,7 +161,7 @@ def test_a_folder_plays_the_same_actions(folder, played, policy):
     assert loaded.digest == policy.digest
     actions = follow(loaded.start(seed=3, index=1), played.trajectories, 1)
     assert actions == list(played.trajectories["actions"][1])
-    assert loaded.measured.decisions == 5
+    assert loaded.measured.decisions == 5 and "latency, " in loaded._repr_html_()
     about = json.loads((folder / "policy.json").read_text())
     assert about["observation"] == {"kind": "Discrete", "n": 5, "shape": [], "dtype": "int32"}
 

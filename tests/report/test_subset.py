@@ -11,7 +11,15 @@ import pandas as pd
 import pytest
 
 from jbrl.report.html import render
-from jbrl.report.subset import FIGURES, _in_sample, alike, choices, document, write_report
+from jbrl.report.subset import (
+    FIGURES,
+    _in_sample,
+    alike,
+    choices,
+    document,
+    environments,
+    write_report,
+)
 from jbrl.stats.subset.fit import Folds
 from jbrl.stats.subset.problem import Search
 from jbrl.stats.subset.study import study
@@ -109,6 +117,12 @@ def test_sentences_about_other_fits(made):
     plain = said("identity", cv_r2=math.nan, coefficients=np.array([0.5, -0.1]))
     end = "over 16 algorithms; these are the best of many and too good. The order of the algorithms"
     assert f"{end} is not weakly preserved by construction (a weight is negative)." in plain
+
+
+def test_what_lies_beyond_the_axis_is_said(made):
+    for r2, said in ((-0.5, ""), (-0.51, "Values below −0.5 are drawn at −0.5.")):
+        table = made[0].environments.assign(cv_r2_intercept=r2)
+        assert environments(dataclasses.replace(made[0], environments=table)).note == said
 
 
 def test_files(made, tmp_path):

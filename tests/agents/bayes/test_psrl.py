@@ -181,12 +181,23 @@ def test_the_cap_and_the_one_row_of_certain_pairs():
     certain = (np.asarray(state.counts) > 0).sum(-1) == 1
     assert (wanted[certain] == 0).all(), "cut to 1 when sampling"
     np.testing.assert_array_equal(wanted[~certain], np.ceil(1 / 12 / 1e-3))
-    _, after = jax.jit(lambda key, a, s: a.act(key, s, jnp.int32(0)))(
-        KEY, as_arrays(SBOSS(epsilon=1e-9, max_samples=3)), state
-    )
+    act = jax.jit(lambda key, a, s: a.act(key, s, jnp.int32(0)))
+    agent = as_arrays(SBOSS(epsilon=1e-9, max_samples=3))
+    _, after = act(KEY, agent, state)
     assert not after.due and np.isfinite(after.q).all()
     # Both loops are worth entering: nothing certain is feared.
     assert (np.asarray(after.q) >= 0).all() and float(after.q.max()) > 1
+    # Without samples all actions tie: the first word of the key draws one.
+    idle, n_actions = dataclasses.replace(state, due=jnp.bool_(False)), state.q.shape[1]
+    for key in jax.random.split(KEY, 8):
+        word = int(jax.random.key_data(key)[0])
+        assert act(key, agent, idle)[0] == word * n_actions >> 32
+
+
+def test_how_often_samples_are_renewed():
+    counts = jnp.full((5, 3, 4), 2.0)  # 8 in each row
+    assert SBOSS(delta=1.0).renewing(counts) == 1 / (1 + 4 / 8)
+    assert SBOSS(delta=0.5).renewing(counts) == 1 / (1 + 1 / 8)
 
 
 def test_movement_is_finite_where_rows_have_zeros_and_infinite_where_the_impossible_happened():

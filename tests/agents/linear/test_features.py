@@ -203,6 +203,11 @@ def test_a_table_is_a_basis_of_one_hot_features():
     expected[:, 1] += GRADIENT
     np.testing.assert_array_equal(traced(jnp.int32(1), jnp.float32(0.5)), expected)
     np.testing.assert_array_equal(traced(jnp.int32(-1), jnp.float32(0)), np.zeros((3, 4)))
+    xs, gradients = jnp.array([-1, 0, 2, 2]), np.float32([[8] * 3, [1, 2, 3], [4] * 3, [5] * 3])
+    ascended = jax.jit(
+        lambda *given: table.ascended((weights,), *given, none, lambda _, total: (total,), ())
+    )
+    assert [list(row) for row in ascended(xs, gradients)[0]] == [[k, 0, 9, 0] for k in (1, 2, 3)]
     assert features_of(Discrete(4), 9, 9) == table
 
 

@@ -88,6 +88,7 @@ def test_no_bit_depends_on_the_grouping(expected):
     """Fewer lifetimes in other chunks, and groups in the order of their numbers."""
     scores, metrics = expected
     assert np.unique(metrics["drawn_features"]).size > 10
+    assert {values.dtype for values in metrics.values()} == {np.dtype(np.float64)}
     for found in (chunks(prepared(n=33), size=7), _ungrouped()):
         n = len(found[0])
         np.testing.assert_array_equal(found[0], scores[:n])

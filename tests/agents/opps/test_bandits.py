@@ -86,7 +86,7 @@ def test_pulls_are_those_of_the_one_at_a_time_loop(name, stream):
 
 def test_pull_by_pull_order_is_the_same():
     """With one return at a time the order of the pulls can be seen, ties included."""
-    bandit, index = INDICES["ucb1"]
+    bandit, index = INDICES["ucb-v"]
     order, _, _ = reference.pulls_of_index_bandit(index, with_ties, N_ARMS, 120, seed=5)
     state, streams, seen = bandit.start(N_ARMS, 5), no_streams(N_ARMS), []
     pull = simulator(with_ties)

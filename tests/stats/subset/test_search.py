@@ -27,7 +27,7 @@ from jbrl.stats.subset.robustness import (
     per_environment,
     single_environments,
 )
-from jbrl.stats.subset.search import search
+from jbrl.stats.subset.search import search, seed_spread
 from tests import kept
 from tests.stats.subset.tables import matrix, prepared_of, table_of
 
@@ -298,12 +298,16 @@ def test_non_negative_weights_with_intercept_are_optimal(seed, intercept):
 def test_other_folds_choose_by_each_and_by_all_together():
     prepared = prepared_of(matrix(7, holes=0.05))
     rules = Search(2, "kfold", Folds(K), min_rows=6, top=20)
-    choice, sums, winners = over_seeds(search(prepared, rules), seeds=4), Counter(), Counter()
+    outcome, sums, winners, losses = search(prepared, rules), Counter(), Counter(), []
+    choice = over_seeds(outcome, seeds=4)
     for seed in range(4):
         found = search(prepared, dataclasses.replace(rules, folds=Folds(K, seed)))
         winners[found.best.subset] += 1
-        sums.update({fit.subset: fit.loss for fit in (found.best, *found.next)})
+        own = {fit.subset: fit.loss for fit in (found.best, *found.next)}
+        sums.update(own)
+        losses.append(own[outcome.best.subset])
     assert choice.winners == winners and choice.repeats == 4
+    assert seed_spread(outcome, seeds=4) == pytest.approx(np.std(losses, ddof=1))
     assert choice.first == min(sums, key=sums.__getitem__)
     in_sample = search(prepared, dataclasses.replace(rules, criterion="in-sample"))
     assert choice.first != in_sample.best.subset

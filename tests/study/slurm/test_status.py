@@ -159,7 +159,7 @@ def test_a_process_here_that_was_killed_is_seen_at_once_and_its_note_removed(fol
 
 def test_tasks_in_the_queue(folder, tmp_path, monkeypatch):
     a, b, c = left(folder)
-    record_tasks(folder, {"12_0": [a], "12_1": [b]}, 2)
+    record_tasks(folder, {"12_0": [a], "12_1": [a, b]}, 2)  # the first plays already
     record_tasks(folder, {"13": [c]}, 2)
     tasks = ["12_0|RUNNING|None", "12_1|PENDING|Priority"]
     slurm(monkeypatch, tmp_path, *tasks, "13|PENDING|Dependency", "14|PENDING|Resources")
