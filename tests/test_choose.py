@@ -586,6 +586,7 @@ def test_what_an_answer_rests_on(upper, course_of, monkeypatch):
     means = {"over the limit": 30.0, "second": 2.0, "BeliefPPO": 2.99, "OPPS-DS": 3.0}
     field = [rival(name, 3.0, 2.0, name if name in AGENTS else "BEB") for name in means]
     course = course_of("UGC", 100, field)  # returns from 0 to 200
+    monkeypatch.setattr(course, "_score_range", lambda: ((-50.0, 150.0), False))  # as wide
     for racer in course.racers:
         racer.mean = means[racer.name]
     choice = Verdict(course).reach()
@@ -721,6 +722,14 @@ def test_an_answer_comes_first_and_is_timed_again(budget, again, recommended, or
     assert (choice.winner is None) == (budget == 9)
     assert ("no time to play it" in choice.sentence) == (budget == 9)
     assert ("1 of 2 candidates were not tried" in choice.sentence) == (budget < 100)
+
+
+def test_the_ends_of_the_range_are_tried_once_more_when_all_are_in(course_of, monkeypatch):
+    field = [rival(name, 5.0, 1.0) for name in ("e-Greedy", "BEB")]
+    course, shares = course_of("GC", 100, field, (3.0, 2.99), epsilon=1e-4), []
+    monkeypatch.setattr(course, "_refer", shares.append)
+    course.run()
+    assert shares == [0.2, 0.5]
 
 
 def test_who_has_left_for_one_that_breaks_a_limit_later_comes_back(course_of):

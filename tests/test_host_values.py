@@ -149,6 +149,15 @@ def test_agents_of_jbrl_give_the_same_programs_each_time(name, prior):
     assert find_host_values(lambda: programs_of(agent, prior)) is None
 
 
+def test_what_others_draw_between_two_tracings_counts_for_no_method():
+    def programs():
+        np.random.seed(3)
+        yield "seeded", jax.make_jaxpr(PURE["a key"])(np.float32(np.random.rand()))
+        np.random.rand()
+
+    assert find_host_values(programs) is None
+
+
 @pytest.mark.parametrize("error", [ValueError, SystemExit])
 def test_what_cannot_be_traced_is_left_to_those_who_run_it(error, prior):
     def fail(x):

@@ -151,6 +151,7 @@ def test_winners_follow_the_bound_on_online_time():
     assert axes.xaxis.get_ticklabels()[0].get_text().split()[1] in ("ns", "µs", "ms")
     ends = sorted((p.get_x(), p.get_x() + p.get_width()) for p in best)
     assert all(a[1] == pytest.approx(b[0]) for a, b in pairwise(ends))
+    assert min(p.get_width() for p in axes.patches) > 0
 
 
 @pytest.mark.parametrize("draw", [plot.times, plot.distribution, plot.difference])

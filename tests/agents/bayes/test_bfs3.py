@@ -52,8 +52,8 @@ def slow(budget):
 
 @partial(jax.jit, static_argnames=("kind", "capacity"))
 def search_many(counts, rewards, state, bits, limit, kind, capacity=CAPACITY):
-    search, axes = getattr(bfs3, kind), (0, 0, 0, 0 if rewards.ndim == 4 else None)
-    return jax.vmap(lambda w, x, c, r: search(Decision(w, x, c, r, limit), capacity), axes)(
+    search = getattr(bfs3, kind)
+    return jax.vmap(lambda w, x, c, r: search(Decision(w, x, c, r, limit), capacity))(
         bits, state, counts, rewards
     )
 
@@ -65,10 +65,7 @@ def search_many(counts, rewards, state, bits, limit, kind, capacity=CAPACITY):
 )
 def test_the_plain_twin_gets_the_same_values_from_the_same_random_numbers(kind, budget):
     counts, rewards, states, bits = six_problems()
-    if kind == "single":  # all may have one table of rewards
-        rewards[:] = rewards[0]
-    given = rewards[0] if kind == "single" else rewards
-    ours = search_many(counts, given, states, bits, limits(0.9, 0, 20, *budget), kind)
+    ours = search_many(counts, rewards, states, bits, limits(0.9, 0, 20, *budget), kind)
     for i in range(6):
         twin = Search(rewards[i].astype(float), 0.9, 0.0, 20.0, *budget)
         expected = getattr(twin, kind)(bits[i], int(states[i]), counts[i].astype(float))

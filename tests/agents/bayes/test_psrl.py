@@ -194,12 +194,6 @@ def test_the_cap_and_the_one_row_of_certain_pairs():
         assert act(key, agent, idle)[0] == word * n_actions >> 32
 
 
-def test_how_often_samples_are_renewed():
-    counts = jnp.full((5, 3, 4), 2.0)  # 8 in each row
-    assert SBOSS(delta=1.0).renewing(counts) == 1 / (1 + 4 / 8)
-    assert SBOSS(delta=0.5).renewing(counts) == 1 / (1 + 1 / 8)
-
-
 def test_movement_is_finite_where_rows_have_zeros_and_infinite_where_the_impossible_happened():
     agent = as_arrays(SBOSS(delta=3.0))
     state = agent.reset(KEY, prior_of("GC"))

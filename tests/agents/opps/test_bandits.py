@@ -4,11 +4,13 @@ import dataclasses
 import math
 from collections.abc import Iterator
 
+import jax
 import numpy as np
 import pytest
 
 from benchmarks.twins import bandits as reference
 from experiments.halving import SequentialHalving
+from jbrl.agents.opps import ucb
 from jbrl.agents.opps.bandits import BanditProgress, StreamState, begin, no_streams, search
 from jbrl.agents.opps.opps import StoSOO
 from jbrl.agents.opps.ucb import UCB1, UCBV
@@ -98,6 +100,13 @@ def test_pull_by_pull_order_is_the_same():
         state, streams = bandit.advance(state, streams, 120)
         seen.append(int(arms[0]))
     assert seen == order
+
+
+def test_the_order_of_equals_is_that_of_the_hash():
+    with jax.enable_x64(True):
+        found = np.asarray(jax.jit(ucb._priorities)(np.arange(500), np.int64(3), np.int64(7)))
+    wanted = [reference.priority(3, 7, arm) << 32 | arm for arm in range(500)]
+    np.testing.assert_array_equal(found, wanted)
 
 
 def test_equals_are_chosen_at_random():

@@ -296,7 +296,7 @@ def test_non_negative_weights_with_intercept_are_optimal(seed, intercept):
 
 
 def test_other_folds_choose_by_each_and_by_all_together():
-    prepared = prepared_of(matrix(7, holes=0.05))
+    prepared = prepared_of(matrix(18, holes=0.05))
     rules = Search(2, "kfold", Folds(K), min_rows=6, top=20)
     outcome, sums, winners, losses = search(prepared, rules), Counter(), Counter(), []
     choice = over_seeds(outcome, seeds=4)
