@@ -209,6 +209,10 @@ def test_movement_is_finite_where_rows_have_zeros_and_infinite_where_the_impossi
     assert OBSERVE(agent, state, jnp.int32(0), jnp.int32(1), jnp.int32(3)).due
 
 
+def test_a_decision_of_psrl_costs_its_share_of_the_probabilities_drawn():
+    assert PSRL(4).cost(prior_of("GC")).steps == 5 * 3 * 5 / 4
+
+
 def test_samples_that_cannot_fit_in_memory_are_refused_before_anything_is_compiled():
     for agent in (SBOSS(max_samples=2**20), BOSS(sampled=2**20)):
         check_agent(agent)
