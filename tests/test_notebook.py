@@ -139,6 +139,7 @@ def test_scores_are_those_of_the_table_with_their_intervals():
     expected = np.stack([rows["mean"] - rows["ci95"], rows["mean"] + rows["ci95"]], 1)
     np.testing.assert_allclose(ends, expected)
     assert len(labels(plot.scores(SMALL, "GC, inaccurate", agents="all"))) == 5
+    assert plot.svg(SMALL.sections()[1]).count('id="mark-') == 4  # the best settings alone
 
 
 def test_winners_follow_the_bound_on_online_time():
