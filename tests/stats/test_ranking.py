@@ -13,7 +13,7 @@ from jbrl.base.errors import JbrlError
 from jbrl.stats.evaluation.game import Moves, bicgstab, equilibrium, moves, sides_of
 from jbrl.stats.evaluation.propagation import payoff_bounds, payoff_t_intervals, propagate
 from jbrl.stats.evaluation.ranking import Options, decisive_ends, evaluate, ranks, significant
-from jbrl.stats.evaluation.samples import payoffs, percentile, samples_of
+from jbrl.stats.evaluation.samples import effort, payoffs, percentile, samples_of
 from jbrl.stats.score_files import read_companion, read_score_table
 from tests.stats.evaluation_cases import DATA, expected, mini, random_samples, table_of
 
@@ -483,3 +483,8 @@ def test_what_is_small_but_legal():
         ["pbp", "pbp-t"],
     )
     assert equal.aggregate["rank"].tolist() == [1] * 4
+
+
+def test_a_bootstrap_takes_as_much_as_it_has_pairs_of_joint_strategies():
+    one, other = (effort(n, m, 0, ["bootstrap"])[0] for n, m in ((2, 3), (4, 6)))
+    assert (other.seconds / one.seconds, other.bytes / one.bytes) == pytest.approx((32, 32))
