@@ -8,12 +8,13 @@ import numpy as np
 import pytest
 
 from benchmarks.twins import planner
+from jbrl.agents.bayes import look_ahead
 from jbrl.agents.bayes.look_ahead import BEYOND, LookAheadAgent, LookAheadStrategy
 from jbrl.environments.spec import Steps
 from jbrl.play.offline import SearchCheckpoint, learn
 from jbrl.problems.lookup import problem as find
 from tests.bayes_optimal.exact import PRIORS, exact, problem
-from tests.reference.trajectories import decisions, disagreements
+from tests.reference.trajectories import decisions, disagreements, prior_of
 
 DISCOUNT, HORIZON = 0.9, 6
 # a certain row beside uncertain ones, exchangeable actions, three states
@@ -134,3 +135,11 @@ def test_a_search_goes_on_where_it_was_with_the_same_choices():
     assert choices == {"first": 1790091467, "states": 1853795735, "actions": 1436375912} | {
         "after": 63725354
     }
+
+
+@pytest.mark.parametrize("name", ["MOST_BLOCKS", "MOST_LEAVES", "MOST_ROWS"])
+def test_what_is_too_large_is_not_looked_ahead(name, monkeypatch):
+    layers = look_ahead.layers_of(prior_of("GC"))
+    assert look_ahead.deepest(layers, 2) == 2
+    monkeypatch.setattr(look_ahead, name, 0)
+    assert look_ahead.deepest(layers, 2) == 0

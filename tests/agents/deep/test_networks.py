@@ -13,6 +13,7 @@ import pytest
 from jbrl.agents import selection
 from jbrl.agents.deep import adam, networks
 from jbrl.agents.deep.networks import Linear, Mlp, QNetwork, taken
+from jbrl.base.errors import JbrlError
 from jbrl.environments.spec import LowerTriangle
 
 KEY = jax.random.key(0)
@@ -244,3 +245,11 @@ def test_optimisers_are_those_of_optax(dtype, tolerance):
                     np.testing.assert_allclose(one, other, rtol=tolerance, atol=tolerance)
         moved = np.abs(np.asarray(expected[0]) - np.asarray(start[0]))
         assert moved.max() > 0.1
+
+
+def test_all_arrays_that_are_kept_beside_a_network_count(monkeypatch):
+    network = type("Network", (), {"init": lambda key: jnp.zeros(3)})
+    monkeypatch.setattr(networks, "MAX_BYTES", 4 * (4 * 3 + 10))
+    networks.check_size("it", network, [np.zeros(5), np.zeros(5)])
+    with pytest.raises(JbrlError, match=r"^it takes .* for one lifetime, 3 parameters"):
+        networks.check_size("it", network, [np.zeros(5), np.zeros(6)])
