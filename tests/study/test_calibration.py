@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import jax
@@ -41,6 +42,21 @@ def measured(folder: Path, study: list[Unit]) -> Calibration:
     known = Calibration(folder=folder)
     known.measure(study, run=slower(lambda _: 2.0))
     return known
+
+
+def test_a_short_run_is_measured_in_units_of_the_rule(monkeypatch):
+    """64 lanes of each of two devices take twice as long and three times the memory."""
+    unit = units({"algorithm": "BAMCP"})[0]
+    short = ShortRun(unit, unit.agent, None, 30)
+    each = cost.decision_seconds(unit.agent, unit.protocol)
+    chunk = SimpleNamespace(online_seconds=2 * each * 64 * short.protocol.horizon)
+    run: Any = SimpleNamespace(devices=[0, 1], batch=128, learned=None, compile_seconds=1.5)
+    run.prepare, run.chunks = lambda: None, lambda: iter([chunk])
+    run.bytes_per_device = 3 * cost.memory_bytes(unit.agent, short.protocol, 64)
+    monkeypatch.setattr(calibration, "make_run", lambda *_, **__: run)
+    found = short.measure(jax.devices())
+    assert (found.decision, found.memory) == pytest.approx((2, 3))
+    assert (found.search, found.compile_seconds) == (None, 1.5)
 
 
 # ---- the speed of the machine ----

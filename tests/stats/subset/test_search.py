@@ -295,6 +295,14 @@ def test_non_negative_weights_with_intercept_are_optimal(seed, intercept):
     assert not intercept or abs((t - a @ b - b0).sum()) < 1e-9
 
 
+def test_leaving_one_out_is_having_as_many_folds_as_rows():
+    prepared = mirrored(prepared_of(matrix(2)))
+    given = prepared.features, prepared.target, prepared.environments, (0, 1), Folds(18)
+    for non_negative in (False, True):
+        fit = fit_subset(*given, non_negative=non_negative)
+        assert fit.loo_mse == pytest.approx(fit.cv_mse)
+
+
 def test_other_folds_choose_by_each_and_by_all_together():
     prepared = prepared_of(matrix(18, holes=0.05))
     rules = Search(2, "kfold", Folds(K), min_rows=6, top=20)
