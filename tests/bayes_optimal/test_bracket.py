@@ -255,6 +255,8 @@ def test_the_command_says_what_limits_the_decisions(by, monkeypatch):
     assert found.as_dict()["limited_by"] == by
     asked = make_plan(layers, "unlike", 250, 1, None, memory, 1)
     assert asked.limited_by is None
+    monkeypatch.setattr(plans, "SHALLOW", third.leaves)
+    assert sizes.shallow(9) == 3
     assert (asked.n_played, plan.n_played) == (plans.PLAYED, plans.MOST_PLAYED)
 
 
