@@ -8,7 +8,6 @@ are so few ways that all of them are enumerated.
 """
 
 import dataclasses
-import functools
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property, lru_cache
@@ -24,14 +23,14 @@ MOST_BACKS = 1  # moves back before the MDP is revealed
 MOST_FAILURES = 8  # of each move in a state that are counted; further ones are forgotten at once
 MOST_HISTORIES = 60_000  # of failures in a state; fewer are counted of many moves
 CHUNK = 1024  # nodes at a time
-AT_ONCE = 2**13  # MDPs of leaves
+AT_ONCE = 2**15  # MDPs of leaves
 NUMBERS = 2**23  # of nodes with their histories at a time
-MARGIN_FAILURES = 3  # the same where a margin is backed up and few MDPs are drawn
+FEWER_FAILURES, FEW_MDPS = 5, 2**9  # the same where fewer MDPs are drawn, to take less time
 LEAST_MDPS, USUAL_MDPS, MOST_MDPS = 2**4, 2**13, 2**15  # of each leaf in a replication
 PILOT = 16  # MDPs of a replication for each one of the sample that means are taken from
 PRECISION, MOST_SWEEPS = 1e-4, 100  # of worths, as a part of the greatest one
 # Seconds on one core: benchmarks/results/bounds-cpu2.jsonl.
-OF_NODE, OF_MOVE = 7e-5, 1.2e-8  # of a node of up to four moves, of a move in an MDP of a leaf
+OF_NODE, OF_MOVE = 1.1e-4, 1.7e-8  # of a node of up to four moves, of a move in an MDP of a leaf
 
 
 @dataclasses.dataclass(frozen=True)
@@ -250,9 +249,10 @@ class Forgetting:
         tree, four = self.tree, 4 * counted(4) ** 4
         moves = map(len, self.moves.of_state)
         costs = np.array([max(1.0, k * counted(k) ** k / four) for k in moves])
-        each = OF_MOVE * len(self.moves.all) * (1 + 1 / PILOT)
-        solves = 3 if n_mdps >= USUAL_MDPS else 1
-        once = solves * OF_NODE * costs[tree.states].sum() + each * len(tree.leaf_states) * n_mdps
+        each = OF_MOVE * len(self.moves.all) * len(tree.leaf_states)
+        solves = 4 * min(1.0, (counted(4, _failures(n_mdps)) ** 4) / counted(4) ** 4 + 0.1)
+        drawn = n_mdps + max(LEAST_MDPS, n_mdps // PILOT)
+        once = solves * OF_NODE * costs[tree.states].sum() + each * drawn
         return float(once / self.threads)
 
     def replication(self, n_mdps: int, seed: np.random.SeedSequence) -> Replication:
@@ -268,14 +268,13 @@ class Forgetting:
         centre, deviation = self.of_leaves(self.draw(n_before, before))
         drawn = self.draw(n_mdps, own)
         value, distance = self.of_leaves(drawn, centre)
-        # what forgets failures sooner is no less, and takes a tenth of the time
-        most = MOST_FAILURES if n_mdps >= USUAL_MDPS else MARGIN_FAILURES
+        most = _failures(n_mdps)
         return Replication(
-            self.solve(value),
+            self.solve(value, most=most),
             float(self.worths(drawn[:, 0])[self.moves.first].mean()),
             self.solve(distance, paid=False, most=most) ** 2,
             self.solve(deviation, paid=False, most=most) ** 2 * (1 + 1 / n_before),
-            self._greatest,
+            self.solve(self._most[self.tree.leaf_states], paid=False, most=most),
         )
 
     def margin(self, replications: Sequence[Replication], n_mdps: int, confidence: float) -> float:
@@ -291,10 +290,6 @@ class Forgetting:
     @cached_property
     def _most(self) -> np.ndarray:
         return self.moves.model.extremes(self.discount, self.horizon)[1]
-
-    @cached_property
-    def _greatest(self) -> float:
-        return self.solve(self._most[self.tree.leaf_states], paid=False)
 
     def draw(self, n_mdps: int, seed: np.random.SeedSequence) -> np.ndarray:
         """Draw the probabilities that moves succeed, given that they have succeeded 0, 1, … times:
@@ -327,16 +322,20 @@ class Forgetting:
         """
         discount, most = np.float32(self.discount), self._most.astype(np.float32)
         until = chances / (1 - discount * (1 - chances))
+        paid = {m.row: until[m.row] * np.float32(m.reward) for m in self.moves.all if m.reward}
+        until *= discount
         values = np.repeat(most[:, None], chances.shape[1], axis=1)
         values[[x for x, moves in enumerate(self.moves.of_state) if not moves]] = 0
+        best, gain = np.empty((2, chances.shape[1]), np.float32)
         for _ in range(MOST_SWEEPS):
             before = values[self.moves.first].copy()
             for x in self.moves.order:
-                gains = [
-                    until[move.row] * (np.float32(move.reward) + discount * values[move.successor])
-                    for move in self.moves.of_state[x]
-                ]
-                np.minimum(values[x], functools.reduce(np.maximum, gains), out=values[x])
+                for number, move in enumerate(self.moves.of_state[x]):
+                    np.multiply(until[move.row], values[move.successor], out=gain)
+                    if move.row in paid:
+                        np.add(gain, paid[move.row], out=gain)
+                    np.maximum(best if number else gain, gain, out=best)
+                np.minimum(values[x], best, out=values[x])
             if (before - values[self.moves.first]).max() <= PRECISION * most.max():
                 break
         return values
@@ -421,6 +420,13 @@ class Forgetting:
             chances.append(a / (a + move.failure + failed))
             gains.append(move.reward * paid + self.discount * both[tree.children[nodes, number]])
         return _first(np.array(chances), np.array(gains), self.discount)
+
+
+def _failures(n_mdps: int) -> int:
+    """Return how many failures are counted where so many MDPs are drawn: what forgets them sooner
+    is no less.
+    """
+    return MOST_FAILURES if n_mdps >= FEW_MDPS else FEWER_FAILURES
 
 
 def counted(k: int, most: int = MOST_FAILURES) -> int:
