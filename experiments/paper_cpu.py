@@ -56,16 +56,7 @@ UNIT = {
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
-    parser.add_argument(
-        "folder", nargs="?", type=Path, help="results of the study (default: those that are kept)"
-    )
-    parser.add_argument("--add", action="store_true", help="keep what is there")
-    chosen = parser.parse_args()
-    if chosen.folder and chosen.add:
-        add(chosen.folder)
-    elif chosen.folder:
-        jbrl.Results(chosen.folder).archive(KEPT, decimals=DECIMALS)
+    keep_named(__doc__, KEPT)
     results = jbrl.Results(KEPT)
     found = jbrl.compare(KEPT)
     PAGE.write_text(
@@ -74,6 +65,25 @@ def main() -> None:
     for name, image in drawn(results, found).items():
         image.save(STATIC / name, optimize=True)
     print(found.note)
+
+
+def keep_named(about: str, kept: Path) -> None:
+    """Keep the results that the command line names, where it does, in place of those before or, by
+    `--add`, beside them.
+
+    Args:
+      about: what the script does, for `--help`.
+    """
+    parser = argparse.ArgumentParser(description=about.split("\n\n")[0])
+    parser.add_argument("results", metavar="DIR", nargs="?", help="results to keep first")
+    parser.add_argument("--add", action="store_true", help="keep what was kept before, too")
+    options = parser.parse_args()
+    if options.add and not options.results:
+        parser.error("--add: expected DIR")
+    if options.add:
+        add(Path(options.results), kept)
+    elif options.results:
+        jbrl.Results(options.results).archive(kept, decimals=DECIMALS)
 
 
 def add(folder: Path, kept: Path = KEPT) -> None:

@@ -10,7 +10,6 @@ figure and table are made from what is kept. The published comparison is kept in
 experiments/published/paper-cpu.
 """
 
-import argparse
 import dataclasses
 import functools
 import sys
@@ -180,12 +179,9 @@ def table(contests: dict[str, Contest]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def main(arguments: list[str]) -> None:
-    """Keep the scores of a study; draw the figure and write the table."""
-    if "--add" in arguments:
-        paper_cpu.add(Path(arguments[0]), KEPT)
-    elif arguments:
-        jbrl.Results(arguments[0]).archive(KEPT, decimals=3)
+def main() -> None:
+    """Keep the results named; draw the figure and write the table."""
+    paper_cpu.keep_named(__doc__, KEPT)
     found = contests(jbrl.Results(KEPT).sections())
     FIGURE.write_text(alone(figure(found).figure), encoding="utf-8")
     found |= compared(jbrl.Results(paper_cpu.KEPT).sections())
@@ -198,10 +194,4 @@ def main(arguments: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
-    parser.add_argument("results", metavar="DIR", nargs="?", help="results to keep first")
-    parser.add_argument("--add", action="store_true", help="keep what was kept before, too")
-    options = parser.parse_args()
-    if options.add and not options.results:
-        parser.error("--add: expected DIR")
-    main([*filter(None, [options.results]), *["--add"] * options.add])
+    main()

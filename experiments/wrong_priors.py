@@ -7,7 +7,6 @@ experiments/published/wrong-priors, or, with --add, added to what is kept there.
 and tables are made from what is kept.
 """
 
-import argparse
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -155,22 +154,13 @@ def put(text: str, name: str, lines: Iterator[str]) -> str:
     return f"{before}{begin}\n{chr(10).join(lines)}\n\n{end}{rest.split(end)[1]}"
 
 
-def main(arguments: list[str]) -> None:
-    """Archive results, draw the figure, write the tables."""
-    if "--add" in arguments:
-        paper_cpu.add(Path(arguments[0]), KEPT)
-    elif arguments:
-        jbrl.Results(arguments[0]).archive(KEPT, decimals=3)
+def main() -> None:
+    """Keep the results named; draw the figure, write the tables."""
+    paper_cpu.keep_named(__doc__, KEPT)
     table = bounded(jbrl.Results(KEPT))
     curves(table, styles(table["algorithm"])).figure.savefig(FIGURE, dpi=110)
     PAGE.write_text(put(put(PAGE.read_text(), "shares", costs(table)), "theory", theory(table)))
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
-    parser.add_argument("results", metavar="DIR", nargs="?", help="results to keep first")
-    parser.add_argument("--add", action="store_true", help="keep what was kept before, too")
-    options = parser.parse_args()
-    if options.add and not options.results:
-        parser.error("--add: expected DIR")
-    main([*filter(None, [options.results]), *["--add"] * options.add])
+    main()

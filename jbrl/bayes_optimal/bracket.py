@@ -1,6 +1,7 @@
 """A bracket of the Bayes-optimal value: a certified lower and a certified upper end."""
 
 import dataclasses
+import functools
 import hashlib
 import math
 import time
@@ -451,8 +452,7 @@ class _Work:
             seconds.append(piece["seconds"])
             return _replication(piece)
 
-        def others(limit: float | None, pace: float = 1.0) -> list[Kind]:
-            return self._others(ways, ahead, limit, pace)
+        others = functools.partial(self._others, ways, ahead)
 
         if math.isinf(plan.budget):
             found = [kind(plan.shallow) for kind in (ways.shown, *others(None))]

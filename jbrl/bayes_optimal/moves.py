@@ -21,11 +21,11 @@ from jbrl.mdp.model import Block, Model
 MOST_NODES = 100_000
 MOST_BACKS = 1  # moves back before the MDP is revealed
 MOST_FAILURES = 8  # of each move in a state that are counted; further ones are forgotten at once
+FEWER_FAILURES, FEW_MDPS = 5, 2**9  # those counted where fewer MDPs are drawn: it takes less time
 MOST_HISTORIES = 60_000  # of failures in a state; fewer are counted of many moves
 CHUNK = 1024  # nodes at a time
 AT_ONCE = 2**15  # MDPs of leaves
 NUMBERS = 2**23  # of nodes with their histories at a time
-FEWER_FAILURES, FEW_MDPS = 5, 2**9  # the same where fewer MDPs are drawn, to take less time
 LEAST_MDPS, USUAL_MDPS, MOST_MDPS = 2**4, 2**13, 2**15  # of each leaf in a replication
 PILOT = 16  # MDPs of a replication for each one of the sample that means are taken from
 PRECISION, MOST_SWEEPS = 1e-4, 100  # of worths, as a part of the greatest one
@@ -250,7 +250,8 @@ class Forgetting:
         moves = map(len, self.moves.of_state)
         costs = np.array([max(1.0, k * counted(k) ** k / four) for k in moves])
         each = OF_MOVE * len(self.moves.all) * len(tree.leaf_states)
-        solves = 4 * min(1.0, (counted(4, _failures(n_mdps)) ** 4) / counted(4) ** 4 + 0.1)
+        share = (counted(4, _failures(n_mdps)) / counted(4)) ** 4
+        solves = 4 * min(1.0, share + 0.1)  # what is no arithmetic takes about a tenth
         drawn = n_mdps + max(LEAST_MDPS, n_mdps // PILOT)
         once = solves * OF_NODE * costs[tree.states].sum() + each * drawn
         return float(once / self.threads)

@@ -317,9 +317,8 @@ class _Programs:
     def compiled(self, name: str, args: tuple[Any, ...]) -> compilation.Program:
         """Compile one of the two methods; the state of `step` is donated.
 
-        Of a program with arrays of more than 512 bytes XLA hands operations to other threads, for
-        which one lifetime waits longer than it computes. As native code e-Greedy on Grid takes
-        37 µs a decision for 80, VDBE-e-Greedy 40 for 125, and half the time to compile.
+        XLA hands operations of a program with arrays of more than 512 bytes to other threads, and
+        one lifetime waits for these longer than it computes; native code stays in one thread.
         """
         types = tuple(jax.typeof(leaf) for leaf in jax.tree.leaves(args))
         devices = jax.devices()[:1]
