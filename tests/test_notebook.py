@@ -60,6 +60,8 @@ def test_what_was_played_is_told_without_its_arrays():
     assert "<td>mean 2.5</td>" in page and page.count("<rect") == notebook.BINS
     assert page.count('y="0.0" width="9.0" height="70.0"/>') == 20  # of 17 returns, not of 16
     assert "standard error" not in repr(played([1.0]))
+    ends = played([1.23456, 2.34567])._repr_html_()
+    assert ">1.235</text>" in ends and ">2.346</text>" in ends
 
 
 def test_problems_are_told_without_their_arrays():

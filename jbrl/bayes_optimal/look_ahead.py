@@ -26,9 +26,9 @@ class Replication:
     clairvoyant: float  # an estimate of the value that an agent earns which is shown the MDP
     # the greatest mean square, over policies, of what an MDP adds, in returns after D decisions, or
     # of its distance from what another sample lets expect
-    square: float = 0.0
-    expected: float = 0.0  # what the square is expected to be, by another sample
-    greatest: float = 0.0  # no MDP can add more
+    square: float
+    expected: float  # what the square is expected to be, by another sample
+    greatest: float  # no MDP can add more
 
 
 def margin_of(replications: Sequence[Replication], n_mdps: int, confidence: float) -> float:

@@ -44,7 +44,8 @@ class Stages:
 
     def hide(self, seed: np.random.SeedSequence) -> SimpleNamespace:
         def replication(n_mdps: int, seed: np.random.SeedSequence) -> Replication:
-            return Replication(self.note("pilot", seed).normal(70), 60.0)  # not the lower one
+            value = self.note("pilot", seed).normal(70)  # not the lower one
+            return Replication(value, 60.0, 0.0, 0.0, 0.0)
 
         self.note("hide", seed)
         sizes = {
@@ -135,7 +136,8 @@ def test_ends_are_limits_of_what_certifies_them(stages):
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
 def test_an_estimate_that_is_not_finite_is_replaced(value, stages, monkeypatch):
     """By the end that needs no sample."""
-    monkeypatch.setattr(LookAhead, "replication", lambda *_: Replication(value, value))
+    made = Replication(value, value, 0.0, 0.0, 0.0)
+    monkeypatch.setattr(LookAhead, "replication", lambda *_: made)
     monkeypatch.setattr(bracket, "lowest", lambda ways, _: ways[0])
     found = bound()
     assert np.isfinite(found.upper)

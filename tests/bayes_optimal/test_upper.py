@@ -34,7 +34,7 @@ class Machine:
 
             def replication(n_mdps: int, seed: np.random.SeedSequence) -> Replication:
                 self.now += self.pace * seconds(n_mdps)
-                return Replication(value + (20 - value) * 0.9**decisions, 20.0)
+                return Replication(value + (20 - value) * 0.9**decisions, 20.0, 0.0, 0.0, 0.0)
 
             return Way(
                 number,
