@@ -216,7 +216,7 @@ def _inner(path: Path) -> list[Path]:
 
     def key(folder: Path) -> list[tuple[int, str]]:
         parts = re.findall(r"\d+|\D+", folder.name)
-        return [(int(part), "") if part.isdigit() else (-1, part) for part in parts]
+        return [(int(part), "") if part.isdecimal() else (-1, part) for part in parts]
 
     with naming(path, "read"):
         folders = [folder for folder in path.iterdir() if folder.is_dir()]

@@ -143,6 +143,7 @@ REFUSED = [
     ("catch-20", (CATCH, *ROWS), "id 'catch/20': index '20': expected 0 to 19"),
     ("catsh-0", (CATCH, *ROWS), "id 'catsh/0': unknown experiment 'catsh'; did you mean 'catch'?"),
     ("catch", (CATCH,), "the name holds no"),
+    ("catch-\N{ARABIC-INDIC DIGIT THREE}", (CATCH,), "the name holds no"),
 ]
 
 
@@ -192,6 +193,8 @@ def test_agents_and_runs_are_folders_in_folders(tmp_path):
         write_folder(whole("x", "catch", rates).runs, tmp_path / "all" / "Random" / f"run-{number}")
     logs = read_places([str(tmp_path / "all")])
     assert logs.agents == ["DQN", "Random"]
+    write_folder(whole("x", "catch", [[1.0] * 20]).runs, tmp_path / "all" / "m\N{SUPERSCRIPT TWO}")
+    assert len(read_places([str(tmp_path / "all")]).agents) == 3  # a digit that is no number
     first = [run for run in logs.runs if run.bsuite_id == "catch/0" and run.agent == "Random"]
     assert [run.number for run in first] == [0, 1, 2]
     assert [run.columns["total_regret"][0] for run in first] == [0.1, 0.2, 1.0]

@@ -264,7 +264,7 @@ LARGEST = 10**15  # number of an episode or a run: float64 holds all integers up
 INTEGERS = frozenset(
     ("steps", "episode", "episode_len", "total_perfect", "total_upright", "total_bad_episodes")
 )
-_NAME = re.compile(r"bsuite_id_-_(.+)-(\d+)\.csv")
+_NAME = re.compile(r"bsuite_id_-_(.+)-([0-9]+)\.csv")
 
 
 def has_logs(folder: Path) -> bool:
