@@ -10,7 +10,7 @@ are so few ways that all of them are enumerated.
 import dataclasses
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import cached_property, lru_cache
+from functools import cached_property
 
 import numpy as np
 from scipy.special import expit
@@ -20,17 +20,14 @@ from jbrl.mdp.model import Block, Model
 
 MOST_NODES = 100_000
 MOST_BACKS = 1  # moves back before the MDP is revealed
-MOST_FAILURES = 8  # of each move in a state that are counted; further ones are forgotten at once
-FEWER_FAILURES, FEW_MDPS = 5, 2**9  # those counted where fewer MDPs are drawn: it takes less time
-MOST_HISTORIES = 60_000  # of failures in a state; fewer are counted of many moves
-CHUNK = 1024  # nodes at a time
+MOST_FAILURES = 32  # of each move in a state that are counted; further ones are forgotten at once
+CHUNK = 256  # nodes at a time
 AT_ONCE = 2**15  # MDPs of leaves
-NUMBERS = 2**23  # of nodes with their histories at a time
 LEAST_MDPS, USUAL_MDPS, MOST_MDPS = 2**4, 2**13, 2**15  # of each leaf in a replication
 PILOT = 16  # MDPs of a replication for each one of the sample that means are taken from
 PRECISION, MOST_SWEEPS = 1e-4, 100  # of worths, as a part of the greatest one
 # Seconds on one core: benchmarks/results/bounds-cpu2.jsonl.
-OF_NODE, OF_MOVE = 1.1e-4, 1.7e-8  # of a node of up to four moves, of a move in an MDP of a leaf
+OF_CHANCE, OF_MOVE = 1e-7, 1.7e-8  # of a move of a node after its failures, or in an MDP of a leaf
 
 
 @dataclasses.dataclass(frozen=True)
@@ -246,14 +243,11 @@ class Forgetting:
 
     def seconds(self, n_mdps: int) -> float:
         """Estimate the duration of a replication."""
-        tree, four = self.tree, 4 * counted(4) ** 4
-        moves = map(len, self.moves.of_state)
-        costs = np.array([max(1.0, k * counted(k) ** k / four) for k in moves])
-        each = OF_MOVE * len(self.moves.all) * len(tree.leaf_states)
-        share = (counted(4, _failures(n_mdps)) / counted(4)) ** 4
-        solves = 4 * min(1.0, share + 0.1)  # what is no arithmetic takes about a tenth
+        tree, n_moves = self.tree, np.array([len(moves) for moves in self.moves.of_state])
+        chances = n_moves[tree.states].sum() * (MOST_FAILURES + 1)
         drawn = n_mdps + max(LEAST_MDPS, n_mdps // PILOT)
-        once = solves * OF_NODE * costs[tree.states].sum() + each * drawn
+        each = OF_MOVE * len(self.moves.all) * len(tree.leaf_states)
+        once = 3 * OF_CHANCE * chances + each * drawn
         return float(once / self.threads)
 
     def replication(self, n_mdps: int, seed: np.random.SeedSequence) -> Replication:
@@ -269,13 +263,12 @@ class Forgetting:
         centre, deviation = self.of_leaves(self.draw(n_before, before))
         drawn = self.draw(n_mdps, own)
         value, distance = self.of_leaves(drawn, centre)
-        most = _failures(n_mdps)
         return Replication(
-            self.solve(value, most=most),
+            self.solve(value),
             float(self.worths(drawn[:, 0])[self.moves.first].mean()),
-            self.solve(distance, paid=False, most=most) ** 2,
-            self.solve(deviation, paid=False, most=most) ** 2 * (1 + 1 / n_before),
-            self.solve(self._most[self.tree.leaf_states], paid=False, most=most),
+            self.solve(distance, paid=False) ** 2,
+            self.solve(deviation, paid=False) ** 2 * (1 + 1 / n_before),
+            self._greatest,
         )
 
     def margin(self, replications: Sequence[Replication], n_mdps: int, confidence: float) -> float:
@@ -291,6 +284,10 @@ class Forgetting:
     @cached_property
     def _most(self) -> np.ndarray:
         return self.moves.model.extremes(self.discount, self.horizon)[1]
+
+    @cached_property
+    def _greatest(self) -> float:
+        return self.solve(self._most[self.tree.leaf_states], paid=False)
 
     def draw(self, n_mdps: int, seed: np.random.SeedSequence) -> np.ndarray:
         """Draw the probabilities that moves succeed, given that they have succeeded 0, 1, … times:
@@ -373,48 +370,40 @@ class Forgetting:
             list(pool.map(fill, range(0, len(estimates), n_leaves)))
         return estimates, distances
 
-    def solve(self, leaves: np.ndarray, *, paid: bool = True, most: int = MOST_FAILURES) -> float:
+    def solve(self, leaves: np.ndarray, *, paid: bool = True) -> float:
         """Back values of the leaves up to the root.
 
         Args:
           leaves: value of each leaf, [L].
           paid: count the rewards before the leaves, too.
-          most: failures of each move in a state that are counted.
         """
         tree = self.tree
         both = np.concatenate([np.empty(len(tree.states)), leaves])  # as `Tree.children` counts
         for wave in reversed(tree.waves):
-            kinds = self._of_one_kind(wave)
-            tasks = [part for nodes in kinds for part in self._parts(nodes, most)]
+            tasks = self._parts(np.array(wave))
             with ThreadPoolExecutor(self.threads) as pool:
                 for nodes, values in zip(
                     tasks,
-                    pool.map(lambda nodes: self._solve(nodes, both, paid, most), tasks),
+                    pool.map(lambda nodes: self._solve(nodes, both, paid), tasks),
                     strict=True,
                 ):
                     both[nodes] = values
         return float(both[0])
 
-    def _of_one_kind(self, wave: range) -> list[np.ndarray]:
-        """Return the nodes of a wave by their state."""
-        nodes = np.array(wave)
+    def _parts(self, nodes: np.ndarray) -> list[np.ndarray]:
+        """Return nodes by their state, some at a time."""
         states = self.tree.states[nodes]
-        return [nodes[states == x] for x in np.unique(states)]
+        kinds = [nodes[states == x] for x in np.unique(states)]
+        return [some[n : n + CHUNK] for some in kinds for n in range(0, len(some), CHUNK)]
 
-    def _parts(self, nodes: np.ndarray, most: int) -> list[np.ndarray]:
-        """Return parts of nodes in one state whose arrays are small."""
-        k = len(self.moves.of_state[int(self.tree.states[nodes[0]])])
-        size = min(CHUNK, NUMBERS // counted(k, most) ** k)
-        return [nodes[first : first + size] for first in range(0, len(nodes), size)]
-
-    def _solve(self, nodes: np.ndarray, both: np.ndarray, paid: bool, most: int) -> np.ndarray:
+    def _solve(self, nodes: np.ndarray, both: np.ndarray, paid: bool) -> np.ndarray:
         """Return the values of nodes in one state: the failures there are counted until a move
         succeeds.
         """
         tree, moves = self.tree, self.moves.of_state[int(self.tree.states[nodes[0]])]
         if not moves:  # nothing leads away, and staying pays nothing
             return np.zeros(len(nodes))
-        failed = np.arange(counted(len(moves), most))
+        failed = np.arange(MOST_FAILURES + 1)
         chances, gains = [], []
         for number, move in enumerate(moves):
             a = move.success + tree.own[nodes, number][:, None]
@@ -423,66 +412,29 @@ class Forgetting:
         return _first(np.array(chances), np.array(gains), self.discount)
 
 
-def _failures(n_mdps: int) -> int:
-    """Return how many failures are counted where so many MDPs are drawn: what forgets them sooner
-    is no less.
-    """
-    return MOST_FAILURES if n_mdps >= FEW_MDPS else FEWER_FAILURES
-
-
-def counted(k: int, most: int = MOST_FAILURES) -> int:
-    """Return how many numbers of failures, 0 too, differ for each of `k` moves in a state."""
-    n = most + 1
-    while n**k > MOST_HISTORIES:
-        n -= 1
-    return n
-
-
 def _first(chances: np.ndarray, gains: np.ndarray, discount: float) -> np.ndarray:
     """Return the value of a state before any failure.
 
-    At the greatest number of failures that is counted, a further one changes nothing, so a move
-    is tried until it succeeds, or not at all.
+    Of two tries that follow one another, the first one has the greater p G / (1 - g (1 - p)), as an
+    exchange shows; failures lower it. So these numbers say in which order moves are tried. At the
+    greatest number of failures that is counted, a move is tried until it succeeds, which is worth
+    just this.
 
     Args:
-      chances: of the success of each move after so many failures, [K, N, F].
-      gains: what a success earns, [K, N].
+      chances: p of each move after so many failures, falling, [K, N, F].
+      gains: G, what a success earns, at least 0, [K, N].
 
     Returns: [N].
     """
     k, n, f = chances.shape
-    chances = chances.transpose(0, 2, 1)
-    last = chances[:, -1]
-    for_ever = last * gains / (1 - discount * (1 - last))
-    values = np.zeros((f**k, n))
-    for here, failed, after in _levels(k, f):
-        best = np.full((len(here), n), -np.inf)
-        for number in range(k):
-            chance = chances[number, failed[number]]
-            tried = chance * gains[number] + (1 - chance) * discount * values[after[number]]
-            ended = failed[number] == f - 1
-            tried[ended] = for_ever[number]
-            np.maximum(best, tried, out=best)
-        values[here] = best
-    return values[0]
-
-
-@lru_cache
-def _levels(k: int, f: int) -> list[tuple[np.ndarray, np.ndarray, list[np.ndarray]]]:
-    """Return the numbers of failures of k moves by their sum, the greatest first: their position,
-    themselves, and the position after one more failure of each move (the same at the end).
-    """
-    all_failed = np.arange(f**k) // f ** np.arange(k)[::-1, None] % f
-    total = all_failed.sum(0)
-    levels = []
-    for level in range(k * (f - 1), -1, -1):
-        here = np.flatnonzero(total == level)
-        failed = all_failed[:, here]
-        after = [
-            here + np.where(failed[number] < f - 1, f ** (k - 1 - number), 0) for number in range(k)
-        ]
-        levels.append((here, failed, after))
-    return levels
+    worths = chances * gains[..., None] / (1 - discount * (1 - chances))
+    worths, chances = (v.transpose(1, 0, 2).reshape(n, k * f) for v in (worths, chances))
+    order = np.argsort(-worths, axis=1, kind="stable")
+    worths, chances = (np.take_along_axis(v, order, axis=1) for v in (worths, chances))
+    last = order % f == f - 1
+    goes_on = discount * (1 - chances)
+    reached = np.cumprod(np.hstack([np.ones((n, 1)), (goes_on * ~last)[:, :-1]]), axis=1)
+    return (reached * np.where(last, worths, worths * (1 - goes_on))).sum(1)
 
 
 def forgetting(model: Model, discount: float, horizon: int, threads: int) -> Forgetting | None:

@@ -226,7 +226,7 @@ class Ways:
         }
         return lambda decisions: Way(
             1,
-            f"forgetting-{relaxed.backs}",
+            f"forgetting-{relaxed.backs}-{moves.MOST_FAILURES}",
             decisions,
             moves.LEAST_MDPS,
             moves.USUAL_MDPS,
