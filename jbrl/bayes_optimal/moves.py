@@ -8,26 +8,31 @@ are so few ways that all of them are enumerated.
 """
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
+from typing import Any
 
+import jax
+import jax.numpy as jnp
 import numpy as np
+from jax import Array, lax
 from scipy.special import expit
 
 from jbrl.bayes_optimal.look_ahead import Replication, margin_of
 from jbrl.mdp.model import Block, Model
+from jbrl.vectorize import native
 
 MOST_NODES = 100_000
 MOST_BACKS = 1  # moves back before the MDP is revealed
 MOST_FAILURES = 32  # of each move in a state that are counted; further ones are forgotten at once
 CHUNK = 256  # nodes at a time
-AT_ONCE = 2**15  # MDPs of leaves
+AT_ONCE, LANES = 2**15, 2**9  # MDPs of leaves; those of one call
 LEAST_MDPS, USUAL_MDPS, MOST_MDPS = 2**4, 2**13, 2**15  # of each leaf in a replication
 PILOT = 16  # MDPs of a replication for each one of the sample that means are taken from
 PRECISION, MOST_SWEEPS = 1e-4, 100  # of worths, as a part of the greatest one
 # Seconds on one core: benchmarks/results/bounds-cpu2.jsonl.
-OF_CHANCE, OF_MOVE = 1e-7, 1.7e-8  # of a move of a node after its failures, or in an MDP of a leaf
+OF_CHANCE, OF_MOVE = 1e-7, 4e-9  # of a move of a node after its failures, or in an MDP of a leaf
 
 
 @dataclasses.dataclass(frozen=True)
@@ -318,25 +323,15 @@ class Forgetting:
         Args:
           chances: of the success of each move, [R, M].
         """
-        discount, most = np.float32(self.discount), self._most.astype(np.float32)
-        until = chances / (1 - discount * (1 - chances))
-        paid = {m.row: until[m.row] * np.float32(m.reward) for m in self.moves.all if m.reward}
-        until *= discount
-        values = np.repeat(most[:, None], chances.shape[1], axis=1)
-        values[[x for x, moves in enumerate(self.moves.of_state) if not moves]] = 0
-        best, gain = np.empty((2, chances.shape[1]), np.float32)
-        for _ in range(MOST_SWEEPS):
-            before = values[self.moves.first].copy()
-            for x in self.moves.order:
-                for number, move in enumerate(self.moves.of_state[x]):
-                    np.multiply(until[move.row], values[move.successor], out=gain)
-                    if move.row in paid:
-                        np.add(gain, paid[move.row], out=gain)
-                    np.maximum(best if number else gain, gain, out=best)
-                np.minimum(values[x], best, out=values[x])
-            if (before - values[self.moves.first]).max() <= PRECISION * most.max():
-                break
-        return values
+        n = chances.shape[1]
+        whole = np.pad(chances, ((0, 0), (0, -n % LANES)), "edge")
+        parts = [self._sweep(whole[:, at : at + LANES]) for at in range(0, n, LANES)]
+        return np.concatenate(parts, axis=1)[:, :n]
+
+    @cached_property
+    def _sweep(self) -> Callable[[np.ndarray], Array]:
+        idle = [not moves for moves in self.moves.of_state]
+        return sweeps(self.moves, np.where(idle, 0, self._most), self.discount)
 
     def of_leaves(
         self, drawn: np.ndarray, centre: np.ndarray | None = None
@@ -379,14 +374,11 @@ class Forgetting:
         """
         tree = self.tree
         both = np.concatenate([np.empty(len(tree.states)), leaves])  # as `Tree.children` counts
-        for wave in reversed(tree.waves):
-            tasks = self._parts(np.array(wave))
-            with ThreadPoolExecutor(self.threads) as pool:
-                for nodes, values in zip(
-                    tasks,
-                    pool.map(lambda nodes: self._solve(nodes, both, paid), tasks),
-                    strict=True,
-                ):
+        with ThreadPoolExecutor(self.threads) as pool:
+            for wave in reversed(tree.waves):
+                tasks = self._parts(np.array(wave))
+                found = pool.map(lambda nodes: self._solve(nodes, both, paid), tasks)
+                for nodes, values in zip(tasks, found, strict=True):
                     both[nodes] = values
         return float(both[0])
 
@@ -410,6 +402,58 @@ class Forgetting:
             chances.append(a / (a + move.failure + failed))
             gains.append(move.reward * paid + self.discount * both[tree.children[nodes, number]])
         return _first(np.array(chances), np.array(gains), self.discount)
+
+
+def sweeps(moves: Moves, most: np.ndarray, discount: float) -> Callable[[np.ndarray], Array]:
+    """Return the program of `Forgetting.worths` for `LANES` MDPs: [R, LANES] to [S, LANES] float32.
+
+    It goes from state to state until the value of the first one falls no more.
+
+    Args:
+      most: values that none exceeds, [S].
+    """
+    each = [(x, move) for x in moves.order for move in moves.of_state[x]]
+    states, rows, successors = (
+        np.array(numbers, np.int32) * LANES
+        for numbers in zip(*((x, move.row, move.successor) for x, move in each), strict=True)
+    )
+    rewards = np.array([move.reward for _, move in each], np.float32)
+    last = np.append(states[1:] != states[:-1], True)
+    g = np.float32(discount)
+    enough = np.float32(PRECISION * most.max())
+
+    def worths(chances: Array) -> Array:
+        until = (chances / (1 - g * (1 - chances))).reshape(-1)  # a move is tried until it succeeds
+        first = jnp.int32(moves.first * LANES)
+
+        def move(k: Array, carry: Any) -> Any:
+            values, best, place, value = carry
+            values = native.write_row(values, place, value)
+            after = native.read_row(values, native.read(jnp.asarray(successors), k), LANES)
+            chance = native.read_row(until, native.read(jnp.asarray(rows), k), LANES)
+            best = jnp.maximum(best, chance * (native.read(jnp.asarray(rewards), k) + g * after))
+            place, ends = native.read(jnp.asarray(states), k), native.read(jnp.asarray(last), k)
+            old = native.read_row(values, place, LANES)
+            value = jnp.where(ends, jnp.minimum(old, best), old)
+            return values, jnp.where(ends, np.float32(0), best), place, value
+
+        def sweep(carry: Any) -> Any:
+            done, values, _ = carry
+            before = native.read_row(values, first, LANES)
+            carry = values, jnp.zeros(LANES, jnp.float32), first, before
+            values, _, place, value = lax.fori_loop(0, len(each), move, carry)
+            values = native.write_row(values, place, value)
+            return done + 1, values, (before - native.read_row(values, first, LANES)).max()
+
+        start = jnp.repeat(jnp.asarray(most, jnp.float32), LANES)
+        found = lax.while_loop(
+            lambda carry: (carry[0] < MOST_SWEEPS) & (carry[2] > enough),
+            sweep,
+            (jnp.int32(0), start, jnp.float32(np.inf)),
+        )
+        return found[1].reshape(-1, LANES)
+
+    return jax.jit(native.native(worths))
 
 
 def _first(chances: np.ndarray, gains: np.ndarray, discount: float) -> np.ndarray:
