@@ -23,7 +23,7 @@ from threadpoolctl import threadpool_limits
 import jbrl
 from jbrl.bayes_optimal import samples
 from jbrl.bayes_optimal.look_ahead import LookAhead
-from jbrl.bayes_optimal.moves import LEAST_MDPS, MOST_BACKS, Forgetting, find_moves, grow
+from jbrl.bayes_optimal.moves import LEAST_MDPS, find_moves, revealing
 from jbrl.bayes_optimal.samples import estimate
 from jbrl.mdp.backward import solve
 from jbrl.mdp.counts import Layers
@@ -31,6 +31,7 @@ from jbrl.mdp.model import make_model
 
 CASES = (("GC", 20), ("GDL", 34), ("GC(n_states=8)", 19))
 N_MDPS = 1024
+EVENTS = 2  # until an MDP of moves is revealed
 
 
 def processor_seconds(call: Callable[[], Any]) -> tuple[float, Any]:
@@ -70,15 +71,15 @@ def measure_forgetting(name: str) -> dict[str, Any]:
     model = make_model(jbrl.problem(name).mdps)
     moves = find_moves(model)
     assert moves is not None
-    growing, tree = processor_seconds(lambda: grow(moves, MOST_BACKS))
-    relaxed = Forgetting(moves, 0.95, 250, tree, MOST_BACKS, threads=1)
+    growing, relaxed = processor_seconds(lambda: revealing(moves, 0.95, 250, 1, EVENTS))
+    tree = relaxed.tree
     n, n_leaves = len(tree.states), len(tree.leaf_states)
     solving, _ = processor_seconds(lambda: relaxed.solve(np.ones(n_leaves)))
     drawn = relaxed.draw(4 * LEAST_MDPS, np.random.SeedSequence(0))
     sampling, (values, _) = processor_seconds(lambda: relaxed.of_leaves(drawn))
     return {
         "problem": name,
-        "moves_back": MOST_BACKS,
+        "events": EVENTS,
         "nodes": n,
         "leaves": n_leaves,
         "growing_seconds_per_node": growing / n,

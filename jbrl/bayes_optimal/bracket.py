@@ -18,7 +18,7 @@ from jbrl.bayes_optimal.hidden_ahead import hide, restored
 from jbrl.bayes_optimal.limits import CONFIDENCE, ONE_SIDED, RANGE, lower_limit
 from jbrl.bayes_optimal.look_ahead import LookAhead, Replication
 from jbrl.bayes_optimal.lower import LEAST_PLAYED, TRIAL, Candidate, candidates, find_agents
-from jbrl.bayes_optimal.moves import LEAST_MDPS, forgetting
+from jbrl.bayes_optimal.moves import Forgetting, Moves, find_moves, forgetting, revealing
 from jbrl.bayes_optimal.plan import (
     LARGEST_PLAYED,
     REPLICATIONS,
@@ -484,10 +484,11 @@ class _Work:
           limit: seconds that a replication may take.
           pace: measured duration of small look-aheads over the estimated one.
         """
-        relaxed = forgetting(ahead.layers.model, self.discount, self.horizon, self.cores)
-        if relaxed is not None:
-            slow = limit is not None and relaxed.seconds(LEAST_MDPS) > limit
-            return [] if slow else [ways.forgetting(relaxed)]
+        moves = find_moves(ahead.layers.model)
+        if moves is not None:
+            relaxed = self._forgetting(moves, math.inf if limit is None else limit)
+            if relaxed is not None:
+                return [ways.forgetting(*one) for one in enumerate(relaxed, 1)]
 
         def find() -> dict[str, Any]:
             most = None if limit is None else limit / pace
@@ -497,6 +498,18 @@ class _Work:
         kept = self.pieces.get(f"hidden-{ahead.decisions}-{self.plan.budget:g}", find)
         found = [restored(ahead, *one) for one in kept["bounds"]]
         return [ways.hiding(number, one) for number, one in enumerate(found, 1)]
+
+    def _forgetting(self, moves: Moves, limit: float) -> list[Forgetting] | None:
+        """Return the relaxations of moves that may fail: those of before, where these are kept."""
+        rules, made = (moves, self.discount, self.horizon, self.cores), list[Forgetting]()
+
+        def find() -> dict[str, Any]:
+            found = forgetting(*rules, limit)
+            made.extend(found or ())
+            return {"events": None if found is None else [one.events for one in found]}
+
+        events = self.pieces.get(f"events-{self.plan.budget:g}", find)["events"]
+        return events and (made or [revealing(*rules, number) for number in events])
 
     def _tried(self, agents: Mapping[str, Agent]) -> list[tuple[Candidate, int]]:
         """Return policies that may earn the lower end, and in how many MDPs each is tried.

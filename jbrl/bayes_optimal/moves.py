@@ -8,6 +8,7 @@ are so few ways that all of them are enumerated.
 """
 
 import dataclasses
+import math
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
@@ -23,9 +24,10 @@ from jbrl.bayes_optimal.look_ahead import Replication, margin_of
 from jbrl.mdp.model import Block, Model
 from jbrl.vectorize import native
 
-MOST_NODES = 100_000
-MOST_BACKS = 1  # moves back before the MDP is revealed
-MOST_FAILURES = 32  # of each move in a state that are counted; further ones are forgotten at once
+MOST_NODES = 100_000  # without a limit of time
+MOST_BYTES = 2**27  # of what nodes remember, with one
+MOST_EVENTS = 64  # rewards and moves back until the MDP is revealed
+MOST_FAILURES = 16  # of each move in a state that are counted; further ones are forgotten at once
 CHUNK = 256  # nodes at a time
 AT_ONCE, LANES = 2**15, 2**9  # MDPs of leaves; those of one call
 LEAST_MDPS, USUAL_MDPS, MOST_MDPS = 2**4, 2**13, 2**15  # of each leaf in a replication
@@ -140,9 +142,6 @@ def _distances(model: Model) -> np.ndarray:
     return distances
 
 
-Memory = tuple[tuple[int, int], ...]  # (row, successes) in rising order
-
-
 @dataclasses.dataclass(frozen=True, eq=False)
 class Tree:
     """Nodes: a state just reached and what is remembered. Leaves: those where the MDP is revealed.
@@ -158,76 +157,90 @@ class Tree:
     successes: np.ndarray  # remembered at leaves, [L, R]
 
 
-def grow(moves: Moves, backs: int) -> Tree | None:
-    """Enumerate what is remembered; None where there are more than `MOST_NODES` nodes.
+@dataclasses.dataclass(frozen=True, eq=False)
+class _Nodes:
+    """Nodes, or leaves, after as many moves."""
 
-    The MDP is revealed after `backs` + 1 moves back, after the first reward if there was a move
-    back before it, and otherwise after the second reward or the first move back between the two.
-    """
-    growth = _Growth(moves, backs)
-    return growth.tree() if growth.complete() else None
+    memory: np.ndarray  # successes of all moves, [N, R] uint8
+    states: np.ndarray  # [N]
+    left: np.ndarray  # events that do not reveal the MDP, [N]
+
+    def some(self, which: np.ndarray) -> "_Nodes":
+        return _Nodes(self.memory[which], self.states[which], self.left[which])
+
+    def distinct(self) -> tuple["_Nodes", np.ndarray]:
+        """Return those that differ, and the number of each one among them."""
+        numbers = np.stack([self.states, self.left], axis=1).astype(np.int16).view(np.uint8)
+        key = np.ascontiguousarray(np.hstack([self.memory, numbers]))
+        words = key.view(np.dtype((np.void, key.shape[1])))[:, 0]
+        _, first, inverse = np.unique(words, return_index=True, return_inverse=True)
+        return self.some(first), inverse
 
 
 class _Growth:
-    """A tree that is built wave by wave."""
+    """What follows on nodes."""
 
-    def __init__(self, moves: Moves, backs: int) -> None:
-        self._moves, self._backs = moves, backs
-        self._rewarded = -1  # instead of the number of moves back that are left
-        self._nodes: dict[tuple[int, int, Memory], int] = {(moves.first, backs, ()): 0}
-        self._leaves: dict[tuple[int, Memory], int] = {}
-        self._children: list[list[int]] = []  # a leaf is -1 - its number
-        self._waves: list[range] = []
+    def __init__(self, moves: Moves, events: int) -> None:
+        self._events = events
+        shape = len(moves.of_state), max(map(len, moves.of_state))
+        self.row, self._successor = np.zeros((2, *shape), np.int64)
+        self._there, self._pays, self._is_event = np.zeros((3, *shape), bool)
+        for x, own in enumerate(moves.of_state):
+            for k, move in enumerate(own):
+                self.row[x, k], self._successor[x, k] = move.row, move.successor
+                self._there[x, k], self._pays[x, k] = True, move.reward > 0
+                self._is_event[x, k] = move.reward > 0 or not move.forward
 
-    def complete(self) -> bool:
-        """Build the tree; return whether it is small enough."""
-        wave = range(1)
-        while wave and wave.stop <= MOST_NODES:
-            self._waves.append(wave)
-            for state, left, memory in list(self._nodes)[wave.start :]:
-                self._children.append(
-                    [self._after(move, left, memory) for move in self._moves.of_state[state]]
-                )
-            wave = range(wave.stop, len(self._nodes))
-        return not wave
-
-    def _after(self, move: Move, left: int, memory: Memory) -> int:
-        """Return the child after the success of a move."""
-        counts = dict(memory)
-        counts[move.row] = counts.get(move.row, 0) + 1
-        remembered: Memory = tuple(sorted(counts.items()))
-        if move.reward > 0:
-            revealed, left = left != self._backs, self._rewarded
-        elif move.forward:
-            revealed = False
-        else:
-            revealed, left = left <= 0, left - 1
-        if revealed:
-            leaf = (move.successor, remembered)
-            return -1 - self._leaves.setdefault(leaf, len(self._leaves))
-        return self._nodes.setdefault((move.successor, left, remembered), len(self._nodes))
-
-    def tree(self) -> Tree:
-        """Return the tree that is complete."""
-        n, most = len(self._nodes), max(map(len, self._moves.of_state))
-        own, children = np.zeros((2, n, most), np.int64)
-        for node, (state, _, memory) in enumerate(self._nodes):
-            counts = dict(memory)
-            for number, move in enumerate(self._moves.of_state[state]):
-                own[node, number] = counts.get(move.row, 0)
-                children[node, number] = self._children[node][number]
-        successes = np.zeros((len(self._leaves), len(self._moves.all)), np.uint8)
-        for leaf, (_, memory) in enumerate(self._leaves):
-            for row, count in memory:
-                successes[leaf, row] = count
-        return Tree(
-            np.array([state for state, _, _ in self._nodes]),
-            own,
-            np.where(children < 0, n - 1 - children, children),
-            tuple(self._waves),
-            np.array([state for state, _ in self._leaves], np.int64),
-            successes,
+    def after(self, nodes: _Nodes) -> tuple[_Nodes, _Nodes, np.ndarray]:
+        """Return the nodes and the leaves that follow, and for each node their numbers by its
+        moves, [N, K]; those of leaves are -1, -2, ….
+        """
+        parents, k = np.nonzero(self._there[nodes.states])
+        x, left, memory = nodes.states[parents], nodes.left[parents], nodes.memory[parents]
+        memory[np.arange(len(k)), self.row[x, k]] += 1
+        spared = self._pays[x, k] & (left == self._events - 1)  # the first one, if a reward
+        shown = self._is_event[x, k] & (left <= 0) & ~spared
+        left = np.where(shown, 0, left - self._is_event[x, k])
+        reached = _Nodes(memory, self._successor[x, k], left)
+        (inner, of_inner), (leaves, of_leaves) = (
+            reached.some(which).distinct() for which in (~shown, shown)
         )
+        children = np.zeros((len(nodes.states), self.row.shape[1]), np.int64)
+        children[parents[~shown], k[~shown]] = of_inner
+        children[parents[shown], k[shown]] = -1 - of_leaves
+        return inner, leaves, children
+
+
+def grow(moves: Moves, events: int, most: float = math.inf) -> Tree | None:
+    """Enumerate what is remembered; None where there are more than `most` nodes.
+
+    Events are rewards and moves back. The MDP is revealed at the event of number `events`, or,
+    where that is the first one and a reward, at the next.
+    """
+    growth, n_moves = _Growth(moves, events), len(moves.all)
+    wave = _Nodes(np.zeros((1, n_moves), np.uint8), np.array([moves.first]), np.array([events - 1]))
+    waves, leaves, children, n, n_leaves = [], [], [], 0, 0
+    while len(wave.states):
+        after, shown, numbers = growth.after(wave)
+        waves.append(wave)
+        leaves.append(shown)
+        n += len(wave.states)
+        children.append(np.where(numbers < 0, numbers - n_leaves, numbers + n))
+        n_leaves += len(shown.states)
+        if n + len(after.states) > most:
+            return None
+        wave = after
+    states, every = np.concatenate([w.states for w in waves]), np.concatenate(children)
+    memory = np.concatenate([w.memory for w in waves])
+    ends = np.cumsum([len(w.states) for w in waves]).tolist()
+    return Tree(
+        states,
+        memory[np.arange(n)[:, None], growth.row[states]].astype(np.int64),
+        np.where(every < 0, n - 1 - every, every),
+        tuple(map(range, [0, *ends], ends)),
+        np.concatenate([w.states for w in leaves]),
+        np.concatenate([w.memory for w in leaves]),
+    )
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -236,14 +249,14 @@ class Forgetting:
 
     Attributes:
       tree: what is remembered, and when the MDP is revealed.
-      backs: moves back before it is revealed.
+      events: at which one it is revealed.
     """
 
     moves: Moves
     discount: float
     horizon: int
     tree: Tree
-    backs: int
+    events: int
     threads: int
 
     def seconds(self, n_mdps: int) -> float:
@@ -481,15 +494,31 @@ def _first(chances: np.ndarray, gains: np.ndarray, discount: float) -> np.ndarra
     return (reached * np.where(last, worths, worths * (1 - goes_on))).sum(1)
 
 
-def forgetting(model: Model, discount: float, horizon: int, threads: int) -> Forgetting | None:
-    """Return the relaxation with the most moves back, or None where the problem is not one of moves
-    that may fail, or is too large.
+def revealing(moves: Moves, discount: float, horizon: int, threads: int, events: int) -> Forgetting:
+    """Return the relaxation in which the MDP is revealed at an event."""
+    tree = grow(moves, events)
+    assert tree is not None
+    return Forgetting(moves, discount, horizon, tree, events, threads)
+
+
+def forgetting(
+    moves: Moves, discount: float, horizon: int, threads: int, seconds: float = math.inf
+) -> list[Forgetting] | None:
+    """Return the relaxations of most events, two at most, the tighter first; None where even that
+    of one event is too large.
+
+    Args:
+      seconds: that a replication may take; default: as long as usual.
     """
-    moves = find_moves(model)
-    if moves is None:
-        return None
-    for backs in range(MOST_BACKS, -1, -1):
-        tree = grow(moves, backs)
-        if tree is not None:
-            return Forgetting(moves, discount, horizon, tree, backs, threads)
-    return None
+    usual, found = math.isinf(seconds), list[Forgetting]()
+    most = MOST_NODES if usual else MOST_BYTES // len(moves.all)
+    for events in range(1, MOST_EVENTS + 1):
+        tree = grow(moves, events, most)
+        if tree is None:
+            return found[:-3:-1] or None
+        one = Forgetting(moves, discount, horizon, tree, events, threads)
+        same = found and len(tree.states) == len(found[-1].tree.states)
+        if same or one.seconds(LEAST_MDPS) > seconds:
+            break
+        found.append(one)
+    return found[:-3:-1]

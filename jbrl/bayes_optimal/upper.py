@@ -218,15 +218,15 @@ class Ways:
 
         return kind
 
-    def forgetting(self, relaxed: Forgetting) -> Kind:
+    def forgetting(self, number: int, relaxed: Forgetting) -> Kind:
         """Return the relaxation for moves that may fail, whatever the decisions looked ahead."""
         facts = {
             "method": "failures are forgotten, then the MDP is revealed",
-            "moves_back": relaxed.backs,
+            "events": relaxed.events,
         }
         return lambda decisions: Way(
-            1,
-            f"forgetting-{relaxed.backs}-{moves.MOST_FAILURES}",
+            number,
+            f"forgetting-{relaxed.events}-events",
             decisions,
             moves.LEAST_MDPS,
             moves.USUAL_MDPS,

@@ -22,6 +22,7 @@ from jbrl.bayes_optimal.moves import (
     find_moves,
     forgetting,
     grow,
+    revealing,
 )
 from jbrl.bayes_optimal.plan import make_plan
 from jbrl.bayes_optimal.upper import Ways
@@ -39,6 +40,13 @@ def moves_of(name: str) -> Moves:
     found = find_moves(make_model(jbrl.problem(name).mdps))
     assert found is not None
     return found
+
+
+def revealed(mdps: DirichletMDPs, discount: float) -> Forgetting:
+    """Return the relaxation in which MDPs are revealed at the second event."""
+    moves = find_moves(make_model(mdps))
+    assert moves is not None
+    return revealing(moves, discount, HORIZON, 1, 2)
 
 
 def unlike() -> DirichletMDPs:
@@ -71,7 +79,7 @@ def optimal(moves: Moves, chances: np.ndarray) -> np.ndarray:
     return values
 
 
-def twin(moves: Moves, backs: int, drawn: np.ndarray) -> float:
+def twin(moves: Moves, events: int, drawn: np.ndarray) -> float:
     """Return the value of the relaxation with leaves from a sample: one call for each history.
 
     Args:
@@ -83,23 +91,22 @@ def twin(moves: Moves, backs: int, drawn: np.ndarray) -> float:
         counts = [memory.get(move.row, 0) for move in moves.all]
         return float(optimal(moves, drawn[np.arange(len(counts)), counts])[state].mean())
 
-    def success(state: int, left: int | None, memory: dict[int, int], number: int) -> float:
-        """Return what the success of a move earns; `left` is None after the first reward."""
+    def success(state: int, seen: int, memory: dict[int, int], number: int) -> float:
+        """Return what the success of a move earns, after as many events."""
         move = moves.of_state[state][number]
         after = memory | {move.row: memory.get(move.row, 0) + 1}
-        if move.reward > 0:
-            ended, left = left is None or left < backs, None
-        elif not move.forward:
-            ended, left = not left, (left or 0) - 1
-        else:
+        seen += move.reward > 0 or not move.forward
+        ended = move.reward > 0 or not move.forward
+        if events == 1 and seen == 1 and move.reward > 0:
             ended = False
+        ended = ended and seen >= events
         if ended:
             return move.reward + DISCOUNT * leaf(move.successor, after)
-        return move.reward + DISCOUNT * node(move.successor, left, after)
+        return move.reward + DISCOUNT * node(move.successor, seen, after)
 
-    def node(state: int, left: int | None, memory: dict[int, int]) -> float:
+    def node(state: int, seen: int, memory: dict[int, int]) -> float:
         own = moves.of_state[state]
-        gains = [success(state, left, memory, number) for number in range(len(own))]
+        gains = [success(state, seen, memory, number) for number in range(len(own))]
 
         @functools.cache
         def value(failed: tuple[int, ...]) -> float:
@@ -116,26 +123,25 @@ def twin(moves: Moves, backs: int, drawn: np.ndarray) -> float:
 
         return value((0,) * len(own))
 
-    return node(moves.first, backs, {})
+    return node(moves.first, 0, {})
 
 
-@pytest.mark.parametrize("backs", [0, 1, 2])
+@pytest.mark.parametrize("events", [1, 2, 3])
 @pytest.mark.parametrize("mdps", [jbrl.problem("Grid(rows=2,columns=2)").mdps, unlike()])
-def test_agrees_with_its_twin(mdps, backs):
-    model = make_model(mdps)
-    moves = find_moves(model)
+def test_agrees_with_its_twin(mdps, events):
+    moves = find_moves(make_model(mdps))
     assert moves is not None
-    grown = grow(moves, backs)
-    assert grown is not None
-    relaxed = Forgetting(moves, DISCOUNT, 250, grown, backs, 2)
-    found = relaxed.replication(64, np.random.SeedSequence(backs))
-    drawn = relaxed.draw(64, np.random.SeedSequence(backs).spawn(2)[1])
-    expected = twin(moves, backs, drawn)
+    relaxed = revealing(moves, DISCOUNT, 250, 2, events)
+    found = relaxed.replication(64, np.random.SeedSequence(events))
+    drawn = relaxed.draw(64, np.random.SeedSequence(events).spawn(2)[1])
+    expected = twin(moves, events, drawn)
     assert 0.9999 * expected < found.value == pytest.approx(expected, rel=5e-3)
     shown = optimal(moves, drawn[:, 0])[moves.first].mean()
     assert 0.9999 * shown < found.clairvoyant == pytest.approx(shown, rel=5e-3)
     numbers = ", ".join(f"{v:.5g}" for v in dataclasses.astuple(found))
-    kept.compare(f"upper end of {len(moves.of_state)} states, {backs} back", {"numbers": numbers})
+    kept.compare(
+        f"upper end of {len(moves.of_state)} states, {events} events", {"numbers": numbers}
+    )
 
 
 @pytest.mark.parametrize("mdps", [jbrl.problem("Grid(rows=1,columns=3)").mdps, unlike()])
@@ -143,15 +149,13 @@ def test_lies_above_the_exact_value(mdps):
     """The error of the sample is far below what forgetting adds. Later than after 7 decisions there
     is less than a hundredth to earn.
     """
-    relaxed = forgetting(make_model(mdps), 0.5, HORIZON, 1)
-    assert relaxed is not None
+    relaxed = revealed(mdps, 0.5)
     value = relaxed.replication(2**10, np.random.SeedSequence(0)).value
     assert exact(mdps, 0.5, 7) < value
 
 
 def test_is_lower_than_what_an_agent_earns_that_is_shown_the_mdp():
-    relaxed = forgetting(make_model(jbrl.problem("Grid(rows=2,columns=3)").mdps), 0.8, 250, 1)
-    assert relaxed is not None
+    relaxed = revealed(jbrl.problem("Grid(rows=2,columns=3)").mdps, 0.8)
     found = relaxed.replication(2**9, np.random.SeedSequence(0))
     assert found.value < found.clairvoyant
 
@@ -164,8 +168,7 @@ def test_its_margin_covers_what_estimates_miss(failure):
     mdps = unlike()
     weights = np.asarray(mdps.concentrations).copy()
     weights[[0, 0, 1, 1, 2, 2], [0, 1] * 3, [0, 0, 1, 1, 2, 2]] *= failure
-    relaxed = forgetting(make_model(distribution(weights, np.asarray(mdps.rewards))), 0.8, 250, 1)
-    assert relaxed is not None
+    relaxed = revealed(distribution(weights, np.asarray(mdps.rewards)), 0.8)
     seeds = np.random.SeedSequence(1).spawn(60)
     found = [relaxed.replication(64, seed) for seed in seeds]
     ends = np.array([one.value + relaxed.margin([one], 64, 0.9) for one in found])
@@ -181,8 +184,7 @@ def test_draws_have_the_law_of_what_is_remembered():
     weights, rewards = np.zeros((2, 2, 2, 2))
     weights[0, :, 0], weights[0, :, 1] = (2, 0.001), (0.5, 0.002)
     weights[1, :, 1], weights[1, :, 0], rewards[1, :, 0] = (1, 3), (1, 0.25), 1
-    relaxed = forgetting(make_model(distribution(weights, rewards)), 0.8, 250, 1)
-    assert relaxed is not None
+    relaxed = revealed(distribution(weights, rewards), 0.8)
     drawn = relaxed.draw(20_000, np.random.SeedSequence(3))
     assert drawn.shape[1] > 2
     for move, own in zip(relaxed.moves.all, drawn.astype(np.float64), strict=True):
@@ -222,10 +224,33 @@ def test_problems_of_moves_are_found():
     assert find_moves(make_model(distribution(weights, rewards + 1))) is None  # staying pays
 
 
-def test_a_tree_that_is_too_large_is_not_grown(monkeypatch):
-    monkeypatch.setattr(moves_module, "MOST_NODES", 1000)
-    assert grow(moves_of("Grid"), 1) is None
-    assert grow(moves_of("Grid(rows=2,columns=2)"), 1) is not None
+def test_the_most_events_that_fit_are_waited_for(monkeypatch):
+    """Two numbers of them, by the nodes that there may be and by the time that there is."""
+    moves = moves_of("Grid(rows=2,columns=2)")
+    rules = (moves, DISCOUNT, HORIZON, 1)
+    monkeypatch.setattr(moves_module, "MOST_NODES", 1500)
+    found = forgetting(*rules)
+    monkeypatch.setattr(moves_module, "MOST_NODES", len(found[0].tree.states) - 1)
+    fewer = forgetting(*rules)
+    assert [one.events for one in fewer] == [one.events - 1 for one in found]
+    assert found[0].events == found[1].events + 1 == 9
+    leaves = [np.ones(len(one.tree.leaf_states)) for one in found]
+    values = [one.solve(v, paid=False) for one, v in zip(found, leaves, strict=True)]
+    assert values[0] < values[1]  # what comes later is discounted more
+    few = forgetting(*rules, revealing(*rules, 5).seconds(moves_module.LEAST_MDPS))
+    assert [one.events for one in few] == [5, 4]
+    assert forgetting(*rules, 0.0) == []
+    monkeypatch.setattr(moves_module, "MOST_NODES", 8)
+    assert grow(moves, 1, 8) is None and forgetting(*rules) is None
+
+
+def test_nodes_that_are_all_reached_are_grown_once():
+    """A reward that ends everything is the last event there can be."""
+    weights, rewards = np.zeros((2, 2, 1, 2))
+    weights[0, 0], weights[1, 0, 1], rewards[0, 0, 1] = 1, 1, 1
+    moves = find_moves(make_model(distribution(weights, rewards)))
+    assert moves is not None
+    assert [one.events for one in forgetting(moves, DISCOUNT, HORIZON, 1)] == [1]
 
 
 @pytest.mark.parametrize("k", [6, 7])
@@ -234,8 +259,7 @@ def test_states_with_many_moves_take_little_memory(k):
     weights[0, :, 0], weights[0, :, 1], weights[1, :, 1] = 1, np.linspace(0.5, 2, k), 1
     weights[1, :, 0], rewards[1, 0, 0] = 1, 3
     mdps = distribution(weights, rewards)
-    relaxed = forgetting(make_model(mdps), 0.2, HORIZON, 1)
-    assert relaxed is not None
+    relaxed = revealed(mdps, 0.2)
     tracemalloc.start()
     value = relaxed.replication(2**10, np.random.SeedSequence(0)).value
     assert tracemalloc.get_traced_memory()[1] < 2**28
@@ -270,8 +294,9 @@ def test_what_takes_longer_than_there_is_time_for_is_not_tried():
     work = _Work(grid, DISCOUNT, HORIZON, 0, print)
     ahead = LookAhead(work.layers, DISCOUNT, HORIZON, 1, 1)
     plan = make_plan(work.layers, "Grid", HORIZON, 1, 9.0, 2**32, 1)
+    work.keep_in(None)
     work.plan, ways = plan, Ways(ahead, plan, np.random.SeedSequence(0))
-    assert len(work._others(ways, ahead, None)) == len(work._others(ways, ahead, 1.0, 1e9)) == 1
+    assert len(work._others(ways, ahead, None)) == len(work._others(ways, ahead, 1.0, 1e9)) == 2
     assert not work._others(ways, ahead, 1e-6)
 
 
