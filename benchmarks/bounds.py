@@ -31,7 +31,7 @@ from jbrl.mdp.model import make_model
 
 CASES = (("GC", 20), ("GDL", 34), ("GC(n_states=8)", 19))
 N_MDPS = 1024
-EVENTS = 2  # until an MDP of moves is revealed
+KIND = (2, 0)  # events until an MDP of moves is revealed, and failures that are remembered
 
 
 def processor_seconds(call: Callable[[], Any]) -> tuple[float, Any]:
@@ -71,7 +71,8 @@ def measure_forgetting(name: str) -> dict[str, Any]:
     model = make_model(jbrl.problem(name).mdps)
     moves = find_moves(model)
     assert moves is not None
-    growing, relaxed = processor_seconds(lambda: revealing(moves, 0.95, 250, 1, EVENTS))
+    growing, relaxed = processor_seconds(lambda: revealing((moves, 0.95, 250, 1), *KIND))
+    assert relaxed is not None
     tree = relaxed.tree
     n, n_leaves = len(tree.states), len(tree.leaf_states)
     solving, _ = processor_seconds(lambda: relaxed.solve(np.ones(n_leaves)))
@@ -79,7 +80,7 @@ def measure_forgetting(name: str) -> dict[str, Any]:
     sampling, (values, _) = processor_seconds(lambda: relaxed.of_leaves(drawn))
     return {
         "problem": name,
-        "events": EVENTS,
+        "events": KIND[0],
         "nodes": n,
         "leaves": n_leaves,
         "growing_seconds_per_node": growing / n,

@@ -488,7 +488,7 @@ class _Work:
         if moves is not None:
             relaxed = self._forgetting(moves, math.inf if limit is None else limit)
             if relaxed is not None:
-                return [ways.forgetting(*one) for one in enumerate(relaxed, 1)]
+                return [ways.forgetting(relaxed)]
 
         def find() -> dict[str, Any]:
             most = None if limit is None else limit / pace
@@ -499,17 +499,17 @@ class _Work:
         found = [restored(ahead, *one) for one in kept["bounds"]]
         return [ways.hiding(number, one) for number, one in enumerate(found, 1)]
 
-    def _forgetting(self, moves: Moves, limit: float) -> list[Forgetting] | None:
-        """Return the relaxations of moves that may fail: those of before, where these are kept."""
+    def _forgetting(self, moves: Moves, limit: float) -> Forgetting | None:
+        """Return the relaxation of moves that may fail: that of before, where it is kept."""
         rules, made = (moves, self.discount, self.horizon, self.cores), list[Forgetting]()
 
         def find() -> dict[str, Any]:
-            found = forgetting(*rules, limit)
-            made.extend(found or ())
-            return {"events": None if found is None else [one.events for one in found]}
+            found = forgetting(rules, self.seeds("kind", 1)[0], self.plan.memory, limit)
+            made.extend([found] if found else [])
+            return {"kind": found and (found.events, found.remembered)}
 
-        events = self.pieces.get(f"events-{self.plan.budget:g}", find)["events"]
-        return events and (made or [revealing(*rules, number) for number in events])
+        kind = self.pieces.get(f"forgetting-{self.plan.budget:g}", find)["kind"]
+        return made[0] if made else revealing(rules, *kind) if kind else None
 
     def _tried(self, agents: Mapping[str, Agent]) -> list[tuple[Candidate, int]]:
         """Return policies that may earn the lower end, and in how many MDPs each is tried.

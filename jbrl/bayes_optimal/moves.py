@@ -24,15 +24,16 @@ from jbrl.bayes_optimal.look_ahead import Replication, margin_of
 from jbrl.mdp.model import Block, Model
 from jbrl.vectorize import native
 
-MOST_NODES = 100_000  # without a limit of time
-MOST_BYTES = 2**27  # of what nodes remember, with one
-MOST_EVENTS = 64  # rewards and moves back until the MDP is revealed
+MOST_NODES = 20_000  # without a limit of time
+LEAVES = 2  # of a node, about
+OF_MEMORY = 32  # bytes for a move of the problem and a node, leaves and what is grown counted
+MOST_EVENTS, MOST_REMEMBERED = 8, 3
 MOST_FAILURES = 16  # of each move in a state that are counted; further ones are forgotten at once
 CHUNK = 256  # nodes at a time
 AT_ONCE, LANES = 2**15, 2**9  # MDPs of leaves; those of one call
-LEAST_MDPS, USUAL_MDPS, MOST_MDPS = 2**4, 2**13, 2**15  # of each leaf in a replication
+LEAST_MDPS, TRIED, USUAL_MDPS, MOST_MDPS = 2**4, 2**5, 2**13, 2**15  # of each leaf in a replication
 PILOT = 16  # MDPs of a replication for each one of the sample that means are taken from
-PRECISION, MOST_SWEEPS = 1e-4, 100  # of worths, as a part of the greatest one
+PRECISION, MOST_SWEEPS = 1e-3, 100  # of worths, as a part of the greatest one
 # Seconds on one core: benchmarks/results/bounds-cpu2.jsonl.
 OF_CHANCE, OF_MOVE = 1e-7, 4e-9  # of a move of a node after its failures, or in an MDP of a leaf
 
@@ -142,6 +143,9 @@ def _distances(model: Model) -> np.ndarray:
     return distances
 
 
+Rules = tuple[Moves, float, int, int]  # with discount, horizon and threads
+
+
 @dataclasses.dataclass(frozen=True, eq=False)
 class Tree:
     """Nodes: a state just reached and what is remembered. Leaves: those where the MDP is revealed.
@@ -150,18 +154,20 @@ class Tree:
     """
 
     states: np.ndarray  # of nodes, [N]
-    own: np.ndarray  # remembered successes of the moves of their state, [N, K]
-    children: np.ndarray  # node after the success of each move, or N + leaf, [N, K]
+    own: np.ndarray  # remembered successes and failures of the moves of their state, [2, N, K]
+    # node after the success of each move, or N + leaf, by the failures that are remembered of it,
+    # [N, K, C]
+    children: np.ndarray
     waves: tuple[range, ...]  # nodes after 0, 1, … moves; children are in later waves
     leaf_states: np.ndarray  # [L]
-    successes: np.ndarray  # remembered at leaves, [L, R]
+    memory: np.ndarray  # successes and failures of all moves at leaves, [L, 2, R]
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class _Nodes:
     """Nodes, or leaves, after as many moves."""
 
-    memory: np.ndarray  # successes of all moves, [N, R] uint8
+    memory: np.ndarray  # successes and failures of all moves, [N, 2, R] uint8
     states: np.ndarray  # [N]
     left: np.ndarray  # events that do not reveal the MDP, [N]
 
@@ -171,7 +177,9 @@ class _Nodes:
     def distinct(self) -> tuple["_Nodes", np.ndarray]:
         """Return those that differ, and the number of each one among them."""
         numbers = np.stack([self.states, self.left], axis=1).astype(np.int16).view(np.uint8)
-        key = np.ascontiguousarray(np.hstack([self.memory, numbers]))
+        key = np.hstack(
+            [self.memory.reshape(len(numbers), np.prod(self.memory.shape[1:])), numbers]
+        )
         words = key.view(np.dtype((np.void, key.shape[1])))[:, 0]
         _, first, inverse = np.unique(words, return_index=True, return_inverse=True)
         return self.some(first), inverse
@@ -180,8 +188,8 @@ class _Nodes:
 class _Growth:
     """What follows on nodes."""
 
-    def __init__(self, moves: Moves, events: int) -> None:
-        self._events = events
+    def __init__(self, moves: Moves, events: int, remembered: int) -> None:
+        self._events, self._remembered = events, remembered
         shape = len(moves.of_state), max(map(len, moves.of_state))
         self.row, self._successor = np.zeros((2, *shape), np.int64)
         self._there, self._pays, self._is_event = np.zeros((3, *shape), bool)
@@ -193,11 +201,16 @@ class _Growth:
 
     def after(self, nodes: _Nodes) -> tuple[_Nodes, _Nodes, np.ndarray]:
         """Return the nodes and the leaves that follow, and for each node their numbers by its
-        moves, [N, K]; those of leaves are -1, -2, ….
+        moves and their failures, [N, K, C]; those of leaves are -1, -2, ….
         """
-        parents, k = np.nonzero(self._there[nodes.states])
+        there = self._there[nodes.states][..., None]
+        early = (nodes.left == self._events - 1)[:, None, None]
+        failed = np.arange(self._remembered + 1)
+        parents, k, failed = np.nonzero(there & (early | (failed == 0)))
         x, left, memory = nodes.states[parents], nodes.left[parents], nodes.memory[parents]
-        memory[np.arange(len(k)), self.row[x, k]] += 1
+        rows, each = self.row[x, k], np.arange(len(k))
+        memory[each, 0, rows] += 1
+        memory[each, 1, rows] += failed.astype(np.uint8)
         spared = self._pays[x, k] & (left == self._events - 1)  # the first one, if a reward
         shown = self._is_event[x, k] & (left <= 0) & ~spared
         left = np.where(shown, 0, left - self._is_event[x, k])
@@ -205,20 +218,24 @@ class _Growth:
         (inner, of_inner), (leaves, of_leaves) = (
             reached.some(which).distinct() for which in (~shown, shown)
         )
-        children = np.zeros((len(nodes.states), self.row.shape[1]), np.int64)
-        children[parents[~shown], k[~shown]] = of_inner
-        children[parents[shown], k[shown]] = -1 - of_leaves
+        numbers = np.empty(len(k), np.int64)
+        numbers[~shown], numbers[shown] = of_inner, -1 - of_leaves
+        children = np.zeros((*there.shape[:2], self._remembered + 1), np.int64)
+        children[parents, k] = numbers[failed == 0][np.cumsum(failed == 0) - 1][:, None]
+        children[parents, k, failed] = numbers
         return inner, leaves, children
 
 
-def grow(moves: Moves, events: int, most: float = math.inf) -> Tree | None:
+def grow(moves: Moves, events: int, remembered: int, most: float = math.inf) -> Tree | None:
     """Enumerate what is remembered; None where there are more than `most` nodes.
 
     Events are rewards and moves back. The MDP is revealed at the event of number `events`, or,
-    where that is the first one and a reward, at the next.
+    where that is the first one and a reward, at the next. Before the first one, so many failures of
+    a move that succeeds are `remembered` each time.
     """
-    growth, n_moves = _Growth(moves, events), len(moves.all)
-    wave = _Nodes(np.zeros((1, n_moves), np.uint8), np.array([moves.first]), np.array([events - 1]))
+    growth = _Growth(moves, events, remembered)
+    memory = np.zeros((1, 2, len(moves.all)), np.uint8)
+    wave = _Nodes(memory, np.array([moves.first]), np.array([events - 1]))
     waves, leaves, children, n, n_leaves = [], [], [], 0, 0
     while len(wave.states):
         after, shown, numbers = growth.after(wave)
@@ -235,7 +252,7 @@ def grow(moves: Moves, events: int, most: float = math.inf) -> Tree | None:
     ends = np.cumsum([len(w.states) for w in waves]).tolist()
     return Tree(
         states,
-        memory[np.arange(n)[:, None], growth.row[states]].astype(np.int64),
+        memory[np.arange(n)[:, None], :, growth.row[states]].transpose(2, 0, 1).astype(np.int64),
         np.where(every < 0, n - 1 - every, every),
         tuple(map(range, [0, *ends], ends)),
         np.concatenate([w.states for w in leaves]),
@@ -250,6 +267,7 @@ class Forgetting:
     Attributes:
       tree: what is remembered, and when the MDP is revealed.
       events: at which one it is revealed.
+      remembered: failures of a move that succeeds before the first event.
     """
 
     moves: Moves
@@ -257,6 +275,7 @@ class Forgetting:
     horizon: int
     tree: Tree
     events: int
+    remembered: int
     threads: int
 
     def seconds(self, n_mdps: int) -> float:
@@ -283,7 +302,7 @@ class Forgetting:
         value, distance = self.of_leaves(drawn, centre)
         return Replication(
             self.solve(value),
-            float(self.worths(drawn[:, 0])[self.moves.first].mean()),
+            float(self.worths(drawn[:, 0, 0])[self.moves.first].mean()),
             self.solve(distance, paid=False) ** 2,
             self.solve(deviation, paid=False) ** 2 * (1 + 1 / n_before),
             self._greatest,
@@ -308,25 +327,30 @@ class Forgetting:
         return self.solve(self._most[self.tree.leaf_states], paid=False)
 
     def draw(self, n_mdps: int, seed: np.random.SeedSequence) -> np.ndarray:
-        """Draw the probabilities that moves succeed, given that they have succeeded 0, 1, … times:
-        [R, T + 1, M] float32.
+        """Draw the probabilities that moves succeed, given that they have succeeded 0, 1, … times,
+        and failed 0, 1, … times if they have ever succeeded: [R, T + 1, F + 1, M] float32.
 
-        A success more is an exponential variable more. The same random numbers serve all leaves, so
-        that their errors have the same sign, mostly, and disturb comparisons of actions less.
+        A success or failure more is an exponential variable more. The same random numbers serve all
+        leaves, so that their errors have the same sign, mostly, and disturb comparisons of actions
+        less.
         """
         random = np.random.default_rng(seed)
         successes, failures = (own[:, None] for own in self.moves.concentrations)
-        shape, most = (len(successes), n_mdps), int(self.tree.successes.max(initial=0))
+        shape, (most, lost) = (len(successes), n_mdps), self.tree.memory.max((0, 2), initial=0)
         # logarithms of gamma variables, which small concentrations do not underflow
         up, down = (
             np.log(random.standard_gamma(a + 1, shape)) - random.standard_exponential(shape) / a
             for a in (successes, failures)
         )
         first = expit(up - down)[:, None]
-        more = random.standard_exponential((len(successes), most, n_mdps)).cumsum(1)
-        some = np.exp(up)[:, None] + more
-        later = some / (some + np.exp(down)[:, None])
-        return np.concatenate([first, later], axis=1).astype(np.float32)
+        some, others = (
+            np.exp(log)[:, None] + random.standard_exponential((shape[0], n, n_mdps)).cumsum(1)
+            for log, n in ((up, most), (down, lost))
+        )
+        others = np.concatenate([np.exp(down)[:, None], others], axis=1)
+        later = some[:, :, None] / (some[:, :, None] + others[:, None])
+        never = np.broadcast_to(first[:, None], (shape[0], 1, 1 + lost, n_mdps))
+        return np.concatenate([never, later], axis=1).astype(np.float32)
 
     def worths(self, chances: np.ndarray) -> np.ndarray:
         """Return numbers that are not below the optimal values of MDPs, from above: [S, M] float32.
@@ -356,17 +380,20 @@ class Forgetting:
 
         Returns: the estimates, and the root mean squares of the differences to `centre`: [L] each.
         """
-        tree, (n_moves, _, n_mdps) = self.tree, drawn.shape
+        tree, n_moves, n_mdps = self.tree, len(drawn), drawn.shape[-1]
         moves, n_leaves = np.arange(n_moves)[:, None], max(1, AT_ONCE // n_mdps)
         estimates, distances = np.empty((2, len(tree.leaf_states)))
 
         def fill(first: int) -> None:
             part = slice(first, first + n_leaves)
-            states, successes = tree.leaf_states[part], tree.successes[part].T
+            states, (successes, failures) = (
+                tree.leaf_states[part],
+                tree.memory[part].transpose(1, 2, 0),
+            )
             found = np.empty((len(states), n_mdps))
             for start in range(0, n_mdps, AT_ONCE):
                 some = slice(start, start + AT_ONCE)
-                chances = drawn[:, :, some][moves, successes]  # [R, leaves, MDPs]
+                chances = drawn[..., some][moves, successes, failures]  # [R, leaves, MDPs]
                 values = self.worths(chances.reshape(n_moves, -1))
                 values = values.reshape(-1, *chances.shape[1:])
                 found[:, some] = values[states, np.arange(len(states))]
@@ -409,11 +436,14 @@ class Forgetting:
         if not moves:  # nothing leads away, and staying pays nothing
             return np.zeros(len(nodes))
         failed = np.arange(MOST_FAILURES + 1)
+        known = np.minimum(failed, tree.children.shape[2] - 1)
         chances, gains = [], []
         for number, move in enumerate(moves):
-            a = move.success + tree.own[nodes, number][:, None]
-            chances.append(a / (a + move.failure + failed))
-            gains.append(move.reward * paid + self.discount * both[tree.children[nodes, number]])
+            successes, failures = tree.own[:, nodes, number, None]
+            a, b = move.success + successes, move.failure + failures
+            chances.append(a / (a + b + failed))
+            after = move.reward * paid + self.discount * both[tree.children[nodes, number]]
+            gains.append(np.maximum.accumulate(after[:, ::-1], axis=1)[:, ::-1][:, known])
         return _first(np.array(chances), np.array(gains), self.discount)
 
 
@@ -479,12 +509,12 @@ def _first(chances: np.ndarray, gains: np.ndarray, discount: float) -> np.ndarra
 
     Args:
       chances: p of each move after so many failures, falling, [K, N, F].
-      gains: G, what a success earns, at least 0, [K, N].
+      gains: G, what a success earns then, at least 0, not rising, [K, N, F].
 
     Returns: [N].
     """
     k, n, f = chances.shape
-    worths = chances * gains[..., None] / (1 - discount * (1 - chances))
+    worths = chances * gains / (1 - discount * (1 - chances))
     worths, chances = (v.transpose(1, 0, 2).reshape(n, k * f) for v in (worths, chances))
     order = np.argsort(-worths, axis=1, kind="stable")
     worths, chances = (np.take_along_axis(v, order, axis=1) for v in (worths, chances))
@@ -494,31 +524,46 @@ def _first(chances: np.ndarray, gains: np.ndarray, discount: float) -> np.ndarra
     return (reached * np.where(last, worths, worths * (1 - goes_on))).sum(1)
 
 
-def revealing(moves: Moves, discount: float, horizon: int, threads: int, events: int) -> Forgetting:
-    """Return the relaxation in which the MDP is revealed at an event."""
-    tree = grow(moves, events)
-    assert tree is not None
-    return Forgetting(moves, discount, horizon, tree, events, threads)
+def revealing(
+    rules: Rules, events: int, remembered: int, most: float = math.inf
+) -> Forgetting | None:
+    """Return the relaxation of a kind, unless it has more than `most` nodes."""
+    moves, discount, horizon, threads = rules
+    tree = grow(moves, events, remembered, most)
+    if tree is None:
+        return None
+    return Forgetting(moves, discount, horizon, tree, events, remembered, threads)
 
 
 def forgetting(
-    moves: Moves, discount: float, horizon: int, threads: int, seconds: float = math.inf
-) -> list[Forgetting] | None:
-    """Return the relaxations of most events, two at most, the tighter first; None where even that
-    of one event is too large.
+    rules: Rules, seed: np.random.SeedSequence, memory: int, seconds: float = math.inf
+) -> Forgetting | None:
+    """Return the relaxation with the least value on a sample of its own; None where none is small
+    enough.
 
     Args:
+      memory: bytes that it may take.
       seconds: that a replication may take; default: as long as usual.
     """
-    usual, found = math.isinf(seconds), list[Forgetting]()
-    most = MOST_NODES if usual else MOST_BYTES // len(moves.all)
-    for events in range(1, MOST_EVENTS + 1):
-        tree = grow(moves, events, most)
-        if tree is None:
-            return found[:-3:-1] or None
-        one = Forgetting(moves, discount, horizon, tree, events, threads)
-        same = found and len(tree.states) == len(found[-1].tree.states)
-        if same or one.seconds(LEAST_MDPS) > seconds:
-            break
-        found.append(one)
-    return found[:-3:-1]
+    usual, found = math.isinf(seconds), list[tuple[float, Forgetting]]()
+    moves, _, _, threads = rules
+    tried = LEAVES * OF_MOVE * len(moves.all) * (TRIED + LEAST_MDPS) / threads
+    fitting = min(memory // (OF_MEMORY * len(moves.all)), seconds / tried)
+    most = MOST_NODES if usual else fitting
+
+    def falls(events: int, remembered: int) -> bool:
+        """Try a kind; return whether it is lower than all before."""
+        one = revealing(rules, events, remembered, most)
+        if one is None or one.seconds(TRIED) > seconds:
+            return False
+        value = one.solve(one.of_leaves(one.draw(TRIED, seed))[0])
+        if found and value >= found[-1][0]:
+            return False
+        found.append((value, one))
+        return True
+
+    all(falls(events, 0) for events in range(1, MOST_EVENTS + 1))
+    if found:
+        events = found[-1][1].events
+        all(falls(events, failures) for failures in range(1, MOST_REMEMBERED + 1))
+    return found[-1][1] if found else None

@@ -148,6 +148,7 @@ class Plan:
     budget: float = math.inf  # seconds that all may take
     shallow: int = 0  # decisions of the first runs; without a budget those of the look-ahead
     as_asked: bool = False  # `n_played` is not to be made smaller
+    memory: int = 2**33  # bytes that arrays may take
     limited_by: str | None = None  # as `Limit.by`; None: the decisions are those that are asked for
 
 
@@ -180,7 +181,7 @@ def make_plan(
             f"most {size.decisions}"
         )
     if limit is None:
-        return Plan(size, sizes, USUAL_MDPS, PLAYED, shallow=size.decisions)
+        return Plan(size, sizes, USUAL_MDPS, PLAYED, shallow=size.decisions, memory=memory)
     n_mdps = MOST_MDPS
     while n_mdps > LEAST_MDPS and size.memory + _more_samples(layers.model, n_mdps) > memory:
         n_mdps //= 2
@@ -188,7 +189,9 @@ def make_plan(
     by = None if limit_of_size is None else limit_of_size.by
     exact = decisions is not None or size.decisions == horizon
     shallow = size.decisions if exact else sizes.shallow(size.decisions)
-    return Plan(size, sizes, n_mdps, MOST_PLAYED, playing, limit, shallow, limited_by=by)
+    return Plan(
+        *(size, sizes, n_mdps, MOST_PLAYED, playing, limit, shallow), memory=memory, limited_by=by
+    )
 
 
 def _more_samples(model: Model, n_mdps: int) -> int:

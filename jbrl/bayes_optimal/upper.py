@@ -218,15 +218,16 @@ class Ways:
 
         return kind
 
-    def forgetting(self, number: int, relaxed: Forgetting) -> Kind:
+    def forgetting(self, relaxed: Forgetting) -> Kind:
         """Return the relaxation for moves that may fail, whatever the decisions looked ahead."""
         facts = {
             "method": "failures are forgotten, then the MDP is revealed",
             "events": relaxed.events,
+            "remembered_failures": relaxed.remembered,
         }
         return lambda decisions: Way(
-            number,
-            f"forgetting-{relaxed.events}-events",
+            1,
+            f"forgetting-{relaxed.events}-{relaxed.remembered}",
             decisions,
             moves.LEAST_MDPS,
             moves.USUAL_MDPS,

@@ -21,7 +21,6 @@ from jbrl.bayes_optimal.moves import (
     _first,
     find_moves,
     forgetting,
-    grow,
     revealing,
 )
 from jbrl.bayes_optimal.plan import make_plan
@@ -42,11 +41,13 @@ def moves_of(name: str) -> Moves:
     return found
 
 
-def revealed(mdps: DirichletMDPs, discount: float) -> Forgetting:
+def revealed(mdps: DirichletMDPs, discount: float, remembered: int = 0) -> Forgetting:
     """Return the relaxation in which MDPs are revealed at the second event."""
     moves = find_moves(make_model(mdps))
     assert moves is not None
-    return revealing(moves, discount, HORIZON, 1, 2)
+    found = revealing((moves, discount, HORIZON, 1), 2, remembered)
+    assert found is not None
+    return found
 
 
 def unlike() -> DirichletMDPs:
@@ -79,46 +80,52 @@ def optimal(moves: Moves, chances: np.ndarray) -> np.ndarray:
     return values
 
 
-def twin(moves: Moves, events: int, drawn: np.ndarray) -> float:
+def twin(moves: Moves, events: int, remembered: int, drawn: np.ndarray) -> float:
     """Return the value of the relaxation with leaves from a sample: one call for each history.
 
     Args:
       drawn: probabilities that moves succeed, by their number and that of successes so far,
-        [R, T + 1, M].
+        and failures, [R, T + 1, F + 1, M].
     """
 
-    def leaf(state: int, memory: dict[int, int]) -> float:
-        counts = [memory.get(move.row, 0) for move in moves.all]
-        return float(optimal(moves, drawn[np.arange(len(counts)), counts])[state].mean())
+    @functools.cache
+    def leaf(state: int, memory: frozenset[tuple[int, tuple[int, int]]]) -> float:
+        counts = np.array([dict(memory).get(move.row, (0, 0)) for move in moves.all])
+        return float(optimal(moves, drawn[np.arange(len(counts)), *counts.T])[state].mean())
 
-    def success(state: int, seen: int, memory: dict[int, int], number: int) -> float:
-        """Return what the success of a move earns, after as many events."""
+    def success(state: int, seen: int, memory: dict, number: int, failed: int) -> float:
+        """Return what the success of a move earns, after as many events and failures."""
         move = moves.of_state[state][number]
-        after = memory | {move.row: memory.get(move.row, 0) + 1}
-        seen += move.reward > 0 or not move.forward
-        ended = move.reward > 0 or not move.forward
-        if events == 1 and seen == 1 and move.reward > 0:
-            ended = False
-        ended = ended and seen >= events
-        if ended:
-            return move.reward + DISCOUNT * leaf(move.successor, after)
+        successes, failures = memory.get(move.row, (0, 0))
+        failures += 0 if seen else min(failed, remembered)
+        after = memory | {move.row: (successes + 1, failures)}
+        event = move.reward > 0 or not move.forward
+        spared = events == 1 and seen == 0 and move.reward > 0
+        seen += event
+        if event and seen >= events and not spared:
+            return move.reward + DISCOUNT * leaf(move.successor, frozenset(after.items()))
         return move.reward + DISCOUNT * node(move.successor, seen, after)
 
-    def node(state: int, seen: int, memory: dict[int, int]) -> float:
+    def node(state: int, seen: int, memory: dict) -> float:
         own = moves.of_state[state]
-        gains = [success(state, seen, memory, number) for number in range(len(own))]
+        gains = [
+            [success(state, seen, memory, number, f) for f in range(remembered + 1)]
+            for number in range(len(own))
+        ]
 
         @functools.cache
         def value(failed: tuple[int, ...]) -> float:
             found = []
             for number, move in enumerate(own):
-                a = move.success + memory.get(move.row, 0)
-                chance = a / (a + move.failure + failed[number])
+                successes, failures = memory.get(move.row, (0, 0))
+                a, b = move.success + successes, move.failure + failures
+                chance = a / (a + b + failed[number])
+                gain = gains[number][min(failed[number], remembered)]
                 if failed[number] == MOST_FAILURES:
-                    found.append(chance * gains[number] / (1 - DISCOUNT * (1 - chance)))
+                    found.append(chance * gain / (1 - DISCOUNT * (1 - chance)))
                     continue
                 again = tuple(n + (i == number) for i, n in enumerate(failed))
-                found.append(chance * gains[number] + (1 - chance) * DISCOUNT * value(again))
+                found.append(chance * gain + (1 - chance) * DISCOUNT * value(again))
             return max(found)
 
         return value((0,) * len(own))
@@ -126,21 +133,23 @@ def twin(moves: Moves, events: int, drawn: np.ndarray) -> float:
     return node(moves.first, 0, {})
 
 
-@pytest.mark.parametrize("events", [1, 2, 3])
+@pytest.mark.parametrize(("events", "remembered"), [(1, 0), (2, 0), (3, 0), (1, 2), (2, 1)])
 @pytest.mark.parametrize("mdps", [jbrl.problem("Grid(rows=2,columns=2)").mdps, unlike()])
-def test_agrees_with_its_twin(mdps, events):
+def test_agrees_with_its_twin(mdps, events, remembered):
     moves = find_moves(make_model(mdps))
     assert moves is not None
-    relaxed = revealing(moves, DISCOUNT, 250, 2, events)
+    relaxed = revealing((moves, DISCOUNT, 250, 2), events, remembered)
+    assert relaxed is not None
     found = relaxed.replication(64, np.random.SeedSequence(events))
     drawn = relaxed.draw(64, np.random.SeedSequence(events).spawn(2)[1])
-    expected = twin(moves, events, drawn)
+    expected = twin(moves, events, remembered, drawn)
     assert 0.9999 * expected < found.value == pytest.approx(expected, rel=5e-3)
-    shown = optimal(moves, drawn[:, 0])[moves.first].mean()
+    shown = optimal(moves, drawn[:, 0, 0])[moves.first].mean()
     assert 0.9999 * shown < found.clairvoyant == pytest.approx(shown, rel=5e-3)
     numbers = ", ".join(f"{v:.5g}" for v in dataclasses.astuple(found))
     kept.compare(
-        f"upper end of {len(moves.of_state)} states, {events} events", {"numbers": numbers}
+        f"upper end of {len(moves.of_state)} states, {events} events, {remembered} failures",
+        {"numbers": numbers},
     )
 
 
@@ -184,17 +193,17 @@ def test_draws_have_the_law_of_what_is_remembered():
     weights, rewards = np.zeros((2, 2, 2, 2))
     weights[0, :, 0], weights[0, :, 1] = (2, 0.001), (0.5, 0.002)
     weights[1, :, 1], weights[1, :, 0], rewards[1, :, 0] = (1, 3), (1, 0.25), 1
-    relaxed = revealed(distribution(weights, rewards), 0.8)
+    relaxed = revealed(distribution(weights, rewards), 0.8, remembered=1)
     drawn = relaxed.draw(20_000, np.random.SeedSequence(3))
-    assert drawn.shape[1] > 2
+    assert drawn.shape[1] > 2 and drawn.shape[2] == 2
     for move, own in zip(relaxed.moves.all, drawn.astype(np.float64), strict=True):
-        for n, p in enumerate(own):
-            a, b = move.success + n, move.failure
+        for n, failed in np.ndindex(own.shape[:2]):
+            p, a, b = own[n, failed], move.success + n, move.failure + failed * (n > 0)
             mean = a / (a + b)
             square = mean * (a + 1) / (a + b + 1)
             assert abs(p.mean() - mean) < 5 * p.std() / 20_000**0.5 + 1e-9
             assert abs((p**2).mean() - square) < 5 * (p**2).std() / 20_000**0.5 + 1e-9
-        assert (np.diff(own, axis=0) >= 0).all()
+        assert (np.diff(own[:, 0], axis=0) >= 0).all() and (np.diff(own, axis=1) <= 0).all()
 
 
 @pytest.mark.parametrize("mdps", [jbrl.problem("Grid(rows=2,columns=2)").mdps, unlike()])
@@ -224,33 +233,27 @@ def test_problems_of_moves_are_found():
     assert find_moves(make_model(distribution(weights, rewards + 1))) is None  # staying pays
 
 
-def test_the_most_events_that_fit_are_waited_for(monkeypatch):
-    """Two numbers of them, by the nodes that there may be and by the time that there is."""
+def test_the_kind_with_the_least_value_is_found(monkeypatch):
+    """Of those that are small enough, and take no more than the time that there is."""
     moves = moves_of("Grid(rows=2,columns=2)")
-    rules = (moves, DISCOUNT, HORIZON, 1)
-    monkeypatch.setattr(moves_module, "MOST_NODES", 1500)
-    found = forgetting(*rules)
-    monkeypatch.setattr(moves_module, "MOST_NODES", len(found[0].tree.states) - 1)
-    fewer = forgetting(*rules)
-    assert [one.events for one in fewer] == [one.events - 1 for one in found]
-    assert found[0].events == found[1].events + 1 == 9
-    leaves = [np.ones(len(one.tree.leaf_states)) for one in found]
-    values = [one.solve(v, paid=False) for one, v in zip(found, leaves, strict=True)]
-    assert values[0] < values[1]  # what comes later is discounted more
-    few = forgetting(*rules, revealing(*rules, 5).seconds(moves_module.LEAST_MDPS))
-    assert [one.events for one in few] == [5, 4]
-    assert forgetting(*rules, 0.0) == []
-    monkeypatch.setattr(moves_module, "MOST_NODES", 8)
-    assert grow(moves, 1, 8) is None and forgetting(*rules) is None
+    rules, seed = (moves, 0.95, HORIZON, 1), np.random.SeedSequence(1)
+    values, sizes, seconds = {}, {}, {}
+    for kind in itertools.product((1, 2), (0, 1, 2, 3)):
+        one = revealing(rules, *kind)
+        values[kind] = one.solve(one.of_leaves(one.draw(moves_module.TRIED, seed))[0])
+        sizes[kind], seconds[kind] = len(one.tree.states), one.seconds(moves_module.TRIED)
+    assert min(values, key=values.get) == (1, 3)
 
+    def found(*arguments: float) -> tuple[int, int]:
+        one = forgetting(rules, seed, *arguments)
+        return one.events, one.remembered
 
-def test_nodes_that_are_all_reached_are_grown_once():
-    """A reward that ends everything is the last event there can be."""
-    weights, rewards = np.zeros((2, 2, 1, 2))
-    weights[0, 0], weights[1, 0, 1], rewards[0, 0, 1] = 1, 1, 1
-    moves = find_moves(make_model(distribution(weights, rewards)))
-    assert moves is not None
-    assert [one.events for one in forgetting(moves, DISCOUNT, HORIZON, 1)] == [1]
+    assert found(2**32) == found(2**32, 100.0) == (1, 3)
+    assert found(2**32, seconds[1, 1]) == (1, 1)
+    assert found(moves_module.OF_MEMORY * len(moves.all) * sizes[1, 2], 100.0) == (1, 2)
+    assert forgetting(rules, seed, 2**32, 1e-9) is None
+    monkeypatch.setattr(moves_module, "MOST_NODES", sizes[1, 1] - 1)
+    assert found(2**32) == (1, 0)
 
 
 @pytest.mark.parametrize("k", [6, 7])
@@ -272,16 +275,19 @@ def test_moves_are_tried_in_the_order_that_is_best(k, seed):
     """Beside all orders: the best move after each history of failures, five of each at most."""
     rng = np.random.default_rng(seed)
     success, failure = rng.uniform(0.01, 3, (2, k, 1))
-    chances, gains = success / (success + failure + np.arange(6)), rng.choice([0.0, 1.0, 2.5], k)
+    chances, gains = (
+        success / (success + failure + np.arange(6)),
+        np.sort(rng.choice([0.0, 1.0, 2.5], (k, 6)))[:, ::-1],
+    )
 
     @functools.cache
     def value(failed: tuple[int, ...]) -> float:
         found = []
         for i, n in enumerate(failed):
             p, again = chances[i, n], tuple(m + (i == j) for j, m in enumerate(failed))
-            found.append(p * gains[i] / (1 - DISCOUNT * (1 - p)))
+            found.append(p * gains[i, n] / (1 - DISCOUNT * (1 - p)))
             if n < 5:
-                found[-1] = p * gains[i] + (1 - p) * DISCOUNT * value(again)
+                found[-1] = p * gains[i, n] + (1 - p) * DISCOUNT * value(again)
         return max(found)
 
     found = _first(chances[:, None], gains[:, None], DISCOUNT)
@@ -296,7 +302,7 @@ def test_what_takes_longer_than_there_is_time_for_is_not_tried():
     plan = make_plan(work.layers, "Grid", HORIZON, 1, 9.0, 2**32, 1)
     work.keep_in(None)
     work.plan, ways = plan, Ways(ahead, plan, np.random.SeedSequence(0))
-    assert len(work._others(ways, ahead, None)) == len(work._others(ways, ahead, 1.0, 1e9)) == 2
+    assert len(work._others(ways, ahead, None)) == len(work._others(ways, ahead, 1.0, 1e9)) == 1
     assert not work._others(ways, ahead, 1e-6)
 
 
