@@ -23,7 +23,7 @@ from threadpoolctl import threadpool_limits
 import jbrl
 from jbrl.bayes_optimal import samples
 from jbrl.bayes_optimal.look_ahead import LookAhead
-from jbrl.bayes_optimal.moves import LEAST_MDPS, find_moves, revealing
+from jbrl.bayes_optimal.moves import LEAST_MDPS, Shown, find_moves, revealing
 from jbrl.bayes_optimal.samples import estimate
 from jbrl.mdp.backward import solve
 from jbrl.mdp.counts import Layers
@@ -71,7 +71,7 @@ def measure_forgetting(name: str) -> dict[str, Any]:
     model = make_model(jbrl.problem(name).mdps)
     moves = find_moves(model)
     assert moves is not None
-    growing, relaxed = processor_seconds(lambda: revealing((moves, 0.95, 250, 1), *KIND))
+    growing, relaxed = processor_seconds(lambda: revealing(Shown(moves, 0.95, 250, 1, (0,)), *KIND))
     assert relaxed is not None
     tree = relaxed.tree
     n, n_leaves = len(tree.states), len(tree.leaf_states)

@@ -20,6 +20,7 @@ import numpy as np
 from jax import Array, lax
 from scipy.special import expit
 
+from jbrl.bayes_optimal.limits import upper_margin
 from jbrl.bayes_optimal.look_ahead import Replication, margin_of
 from jbrl.mdp.model import Block, Model
 from jbrl.vectorize import native
@@ -30,10 +31,11 @@ OF_MEMORY = 32  # bytes for a move of the problem and a node, leaves and what is
 MOST_EVENTS, MOST_REMEMBERED = 8, 3
 MOST_FAILURES = 16  # of each move in a state that are counted; further ones are forgotten at once
 CHUNK = 256  # nodes at a time
+CONTROL, MISSED = 8, 1e-3  # samples of the control, and how often its means may be wrong
 AT_ONCE, LANES = 2**15, 2**9  # MDPs of leaves; those of one call
 LEAST_MDPS, TRIED, USUAL_MDPS, MOST_MDPS = 2**4, 2**5, 2**13, 2**15  # of each leaf in a replication
 PILOT = 16  # MDPs of a replication for each one of the sample that means are taken from
-PRECISION, MOST_SWEEPS = 1e-3, 100  # of worths, as a part of the greatest one
+PRECISION, MOST_SWEEPS = 5e-4, 100  # of worths, as a part of the greatest one
 # Seconds on one core: benchmarks/results/bounds-cpu2.jsonl.
 OF_CHANCE, OF_MOVE = 1e-7, 4e-9  # of a move of a node after its failures, or in an MDP of a leaf
 
@@ -143,7 +145,84 @@ def _distances(model: Model) -> np.ndarray:
     return distances
 
 
-Rules = tuple[Moves, float, int, int]  # with discount, horizon and threads
+@dataclasses.dataclass(frozen=True, eq=False)
+class Shown:
+    """What MDPs of the prior are worth to an agent that is shown them.
+
+    Attributes:
+      seed: words of the seed of the sample that `known` is of.
+    """
+
+    moves: Moves
+    discount: float
+    horizon: int
+    threads: int
+    seed: tuple[int, ...]
+
+    @cached_property
+    def most(self) -> np.ndarray:
+        return self.moves.model.extremes(self.discount, self.horizon)[1]
+
+    @cached_property
+    def known(self) -> np.ndarray:
+        """Limits of the mean worths, [S] float64; one of them is too low with probability `MISSED`
+        at most.
+        """
+        first, *seeds = np.random.SeedSequence(self.seed).spawn(1 + CONTROL)
+        pilot = self.worths(self.draw(AT_ONCE, first)[0])
+        centre, variance = pilot.mean(1, dtype=float), pilot.var(1, dtype=float)
+
+        def moments(seed: np.random.SeedSequence) -> tuple[np.ndarray, np.ndarray]:
+            worths = self.worths(self.draw(AT_ONCE, seed)[0]).astype(np.float64)
+            return worths.mean(1), ((worths - centre[:, None]) ** 2).mean(1)
+
+        with ThreadPoolExecutor(self.threads) as pool:
+            means, squares = np.mean(list(pool.map(moments, seeds)), axis=0)
+        sure = 1 - MISSED / len(self.moves.of_state)
+        facts = zip(squares, variance * (1 + 1 / AT_ONCE), self.most, strict=True)
+        return means + [upper_margin(CONTROL * AT_ONCE, *some, sure) for some in facts]
+
+    def draw(self, n_mdps: int, seed: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Draw the probabilities that moves succeed, and the logarithms of the gamma variables that
+        they are made of, which small concentrations do not underflow: [R, M] each.
+        """
+        random = np.random.default_rng(seed)
+        shape = len(self.moves.all), n_mdps
+        up, down = (
+            np.log(random.standard_gamma(a + 1, shape)) - random.standard_exponential(shape) / a
+            for a in (own[:, None] for own in self.moves.concentrations)
+        )
+        return expit(up - down), up, down
+
+    def worths(self, chances: np.ndarray) -> np.ndarray:
+        """Return numbers that are not below the optimal values of MDPs, from above: [S, M] float32.
+
+        A move is tried until it succeeds, or not at all; the lifetime may have no end. There are as
+        many sweeps for all MDPs, so that those of one do not depend on others.
+
+        Args:
+          chances: of the success of each move, [R, M].
+        """
+        n = chances.shape[1]
+        whole = np.pad(chances, ((0, 0), (0, -n % LANES)), "edge")
+        parts = [
+            self._sweep(whole[:, at : at + LANES], self._times)[0] for at in range(0, n, LANES)
+        ]
+        return np.concatenate(parts, axis=1)[:, :n]
+
+    @cached_property
+    def _times(self) -> np.int32:
+        """Sweeps after which the value of the first state falls no more in some MDPs."""
+        chances = self.draw(LANES, np.random.SeedSequence(self.seed))[0].astype(np.float32)
+        for times in range(1, MOST_SWEEPS):
+            if self._sweep(chances, np.int32(times))[1] <= PRECISION * self.most.max():
+                return np.int32(times)
+        return np.int32(MOST_SWEEPS)
+
+    @cached_property
+    def _sweep(self) -> Callable[[np.ndarray, np.int32], tuple[Array, Array]]:
+        idle = [not moves for moves in self.moves.of_state]
+        return sweeps(self.moves, np.where(idle, 0, self.most), self.discount)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -270,13 +349,18 @@ class Forgetting:
       remembered: failures of a move that succeeds before the first event.
     """
 
-    moves: Moves
-    discount: float
-    horizon: int
+    shown: Shown
     tree: Tree
     events: int
     remembered: int
-    threads: int
+
+    @property
+    def moves(self) -> Moves:
+        return self.shown.moves
+
+    @property
+    def threads(self) -> int:
+        return self.shown.threads
 
     def seconds(self, n_mdps: int) -> float:
         """Estimate the duration of a replication."""
@@ -302,7 +386,7 @@ class Forgetting:
         value, distance = self.of_leaves(drawn, centre)
         return Replication(
             self.solve(value),
-            float(self.worths(drawn[:, 0, 0])[self.moves.first].mean()),
+            float(self.shown.worths(drawn[:, 0, 0])[self.moves.first].mean()),
             self.solve(distance, paid=False) ** 2,
             self.solve(deviation, paid=False) ** 2 * (1 + 1 / n_before),
             self._greatest,
@@ -314,17 +398,13 @@ class Forgetting:
 
         What the MDPs of one number add to the value of a policy is a sum over leaves, with weights.
         Less what another sample lets expect, its root mean square is at most the same sum of those
-        of leaves (Minkowski).
+        of leaves (Minkowski). The means of the control may be wrong as often as is said here, too.
         """
-        return margin_of(replications, n_mdps, confidence)
-
-    @cached_property
-    def _most(self) -> np.ndarray:
-        return self.moves.model.extremes(self.discount, self.horizon)[1]
+        return margin_of(replications, n_mdps, confidence + MISSED)
 
     @cached_property
     def _greatest(self) -> float:
-        return self.solve(self._most[self.tree.leaf_states], paid=False)
+        return self.solve((self.shown.most + self.shown.known)[self.tree.leaf_states], paid=False)
 
     def draw(self, n_mdps: int, seed: np.random.SeedSequence) -> np.ndarray:
         """Draw the probabilities that moves succeed, given that they have succeeded 0, 1, … times,
@@ -335,45 +415,24 @@ class Forgetting:
         less.
         """
         random = np.random.default_rng(seed)
-        successes, failures = (own[:, None] for own in self.moves.concentrations)
-        shape, (most, lost) = (len(successes), n_mdps), self.tree.memory.max((0, 2), initial=0)
-        # logarithms of gamma variables, which small concentrations do not underflow
-        up, down = (
-            np.log(random.standard_gamma(a + 1, shape)) - random.standard_exponential(shape) / a
-            for a in (successes, failures)
-        )
-        first = expit(up - down)[:, None]
+        first, up, down = self.shown.draw(n_mdps, random)
+        n_moves, (most, lost) = len(first), self.tree.memory.max((0, 2), initial=0)
         some, others = (
-            np.exp(log)[:, None] + random.standard_exponential((shape[0], n, n_mdps)).cumsum(1)
+            np.exp(log)[:, None] + random.standard_exponential((n_moves, n, n_mdps)).cumsum(1)
             for log, n in ((up, most), (down, lost))
         )
         others = np.concatenate([np.exp(down)[:, None], others], axis=1)
         later = some[:, :, None] / (some[:, :, None] + others[:, None])
-        never = np.broadcast_to(first[:, None], (shape[0], 1, 1 + lost, n_mdps))
+        never = np.broadcast_to(first[:, None, None], (n_moves, 1, 1 + lost, n_mdps))
         return np.concatenate([never, later], axis=1).astype(np.float32)
-
-    def worths(self, chances: np.ndarray) -> np.ndarray:
-        """Return numbers that are not below the optimal values of MDPs, from above: [S, M] float32.
-
-        A move is tried until it succeeds, or not at all; the lifetime may have no end.
-
-        Args:
-          chances: of the success of each move, [R, M].
-        """
-        n = chances.shape[1]
-        whole = np.pad(chances, ((0, 0), (0, -n % LANES)), "edge")
-        parts = [self._sweep(whole[:, at : at + LANES]) for at in range(0, n, LANES)]
-        return np.concatenate(parts, axis=1)[:, :n]
-
-    @cached_property
-    def _sweep(self) -> Callable[[np.ndarray], Array]:
-        idle = [not moves for moves in self.moves.of_state]
-        return sweeps(self.moves, np.where(idle, 0, self._most), self.discount)
 
     def of_leaves(
         self, drawn: np.ndarray, centre: np.ndarray | None = None
     ) -> tuple[np.ndarray, np.ndarray]:
         """Estimate E[V(y) | what is remembered] at all leaves, from above, by MDPs of `draw`.
+
+        The worth of y where nothing is remembered, less its known mean, is subtracted: the same
+        random numbers make both.
 
         Args:
           centre: numbers of leaves, [L]; default: the estimates.
@@ -382,6 +441,7 @@ class Forgetting:
         """
         tree, n_moves, n_mdps = self.tree, len(drawn), drawn.shape[-1]
         moves, n_leaves = np.arange(n_moves)[:, None], max(1, AT_ONCE // n_mdps)
+        control = self.shown.worths(drawn[:, 0, 0]) - self.shown.known[:, None]
         estimates, distances = np.empty((2, len(tree.leaf_states)))
 
         def fill(first: int) -> None:
@@ -394,10 +454,10 @@ class Forgetting:
             for start in range(0, n_mdps, AT_ONCE):
                 some = slice(start, start + AT_ONCE)
                 chances = drawn[..., some][moves, successes, failures]  # [R, leaves, MDPs]
-                values = self.worths(chances.reshape(n_moves, -1))
+                values = self.shown.worths(chances.reshape(n_moves, -1))
                 values = values.reshape(-1, *chances.shape[1:])
-                found[:, some] = values[states, np.arange(len(states))]
-            means = estimates[part] = found.mean(1)
+                found[:, some] = values[states, np.arange(len(states))] - control[states, some]
+            means = estimates[part] = np.maximum(0.0, found.mean(1))
             middle = means if centre is None else centre[part]
             distances[part] = np.sqrt(((found - middle[:, None]) ** 2).mean(1))
 
@@ -442,15 +502,18 @@ class Forgetting:
             successes, failures = tree.own[:, nodes, number, None]
             a, b = move.success + successes, move.failure + failures
             chances.append(a / (a + b + failed))
-            after = move.reward * paid + self.discount * both[tree.children[nodes, number]]
+            after = move.reward * paid + self.shown.discount * both[tree.children[nodes, number]]
             gains.append(np.maximum.accumulate(after[:, ::-1], axis=1)[:, ::-1][:, known])
-        return _first(np.array(chances), np.array(gains), self.discount)
+        return _first(np.array(chances), np.array(gains), self.shown.discount)
 
 
-def sweeps(moves: Moves, most: np.ndarray, discount: float) -> Callable[[np.ndarray], Array]:
-    """Return the program of `Forgetting.worths` for `LANES` MDPs: [R, LANES] to [S, LANES] float32.
+def sweeps(
+    moves: Moves, most: np.ndarray, discount: float
+) -> Callable[[np.ndarray, np.int32], tuple[Array, Array]]:
+    """Return a program that goes from state to state a number of times, for `LANES` MDPs.
 
-    It goes from state to state until the value of the first one falls no more.
+    It takes chances, [R, LANES], and that number, and returns the values, [S, LANES] float32, and
+    by how much that of the first state has fallen at last.
 
     Args:
       most: values that none exceeds, [S].
@@ -463,9 +526,8 @@ def sweeps(moves: Moves, most: np.ndarray, discount: float) -> Callable[[np.ndar
     rewards = np.array([move.reward for _, move in each], np.float32)
     last = np.append(states[1:] != states[:-1], True)
     g = np.float32(discount)
-    enough = np.float32(PRECISION * most.max())
 
-    def worths(chances: Array) -> Array:
+    def worths(chances: Array, times: Array) -> tuple[Array, Array]:
         until = (chances / (1 - g * (1 - chances))).reshape(-1)  # a move is tried until it succeeds
         first = jnp.int32(moves.first * LANES)
 
@@ -480,21 +542,17 @@ def sweeps(moves: Moves, most: np.ndarray, discount: float) -> Callable[[np.ndar
             value = jnp.where(ends, jnp.minimum(old, best), old)
             return values, jnp.where(ends, np.float32(0), best), place, value
 
-        def sweep(carry: Any) -> Any:
-            done, values, _ = carry
+        def sweep(_: Array, carry: Any) -> Any:
+            values, _ = carry
             before = native.read_row(values, first, LANES)
-            carry = values, jnp.zeros(LANES, jnp.float32), first, before
-            values, _, place, value = lax.fori_loop(0, len(each), move, carry)
+            inner = values, jnp.zeros(LANES, jnp.float32), first, before
+            values, _, place, value = lax.fori_loop(0, len(each), move, inner)
             values = native.write_row(values, place, value)
-            return done + 1, values, (before - native.read_row(values, first, LANES)).max()
+            return values, (before - native.read_row(values, first, LANES)).max()
 
-        start = jnp.repeat(jnp.asarray(most, jnp.float32), LANES)
-        found = lax.while_loop(
-            lambda carry: (carry[0] < MOST_SWEEPS) & (carry[2] > enough),
-            sweep,
-            (jnp.int32(0), start, jnp.float32(np.inf)),
-        )
-        return found[1].reshape(-1, LANES)
+        start = jnp.repeat(jnp.asarray(most, jnp.float32), LANES), jnp.float32(0)
+        values, fallen = lax.fori_loop(0, times, sweep, start)
+        return values.reshape(-1, LANES), fallen
 
     return jax.jit(native.native(worths))
 
@@ -525,38 +583,36 @@ def _first(chances: np.ndarray, gains: np.ndarray, discount: float) -> np.ndarra
 
 
 def revealing(
-    rules: Rules, events: int, remembered: int, most: float = math.inf
+    shown: Shown, events: int, remembered: int, most: float = math.inf
 ) -> Forgetting | None:
     """Return the relaxation of a kind, unless it has more than `most` nodes."""
-    moves, discount, horizon, threads = rules
-    tree = grow(moves, events, remembered, most)
-    if tree is None:
-        return None
-    return Forgetting(moves, discount, horizon, tree, events, remembered, threads)
+    tree = grow(shown.moves, events, remembered, most)
+    return None if tree is None else Forgetting(shown, tree, events, remembered)
 
 
 def forgetting(
-    rules: Rules, seed: np.random.SeedSequence, memory: int, seconds: float = math.inf
+    shown: Shown, trial: np.random.SeedSequence, memory: int, seconds: float = math.inf
 ) -> Forgetting | None:
     """Return the relaxation with the least value on a sample of its own; None where none is small
     enough.
 
     Args:
+      trial: seed of that sample.
       memory: bytes that it may take.
       seconds: that a replication may take; default: as long as usual.
     """
     usual, found = math.isinf(seconds), list[tuple[float, Forgetting]]()
-    moves, _, _, threads = rules
-    tried = LEAVES * OF_MOVE * len(moves.all) * (TRIED + LEAST_MDPS) / threads
-    fitting = min(memory // (OF_MEMORY * len(moves.all)), seconds / tried)
+    n_moves = len(shown.moves.all)
+    tried = LEAVES * OF_MOVE * n_moves * (TRIED + LEAST_MDPS) / shown.threads
+    fitting = min(memory // (OF_MEMORY * n_moves), seconds / tried)
     most = MOST_NODES if usual else fitting
 
     def falls(events: int, remembered: int) -> bool:
         """Try a kind; return whether it is lower than all before."""
-        one = revealing(rules, events, remembered, most)
+        one = revealing(shown, events, remembered, most)
         if one is None or one.seconds(TRIED) > seconds:
             return False
-        value = one.solve(one.of_leaves(one.draw(TRIED, seed))[0])
+        value = one.solve(one.of_leaves(one.draw(TRIED, trial))[0])
         if found and value >= found[-1][0]:
             return False
         found.append((value, one))

@@ -18,6 +18,7 @@ from jbrl.bayes_optimal.moves import (
     MOST_FAILURES,
     Forgetting,
     Moves,
+    Shown,
     _first,
     find_moves,
     forgetting,
@@ -45,7 +46,7 @@ def revealed(mdps: DirichletMDPs, discount: float, remembered: int = 0) -> Forge
     """Return the relaxation in which MDPs are revealed at the second event."""
     moves = find_moves(make_model(mdps))
     assert moves is not None
-    found = revealing((moves, discount, HORIZON, 1), 2, remembered)
+    found = revealing(Shown(moves, discount, HORIZON, 1, (5,)), 2, remembered)
     assert found is not None
     return found
 
@@ -80,7 +81,7 @@ def optimal(moves: Moves, chances: np.ndarray) -> np.ndarray:
     return values
 
 
-def twin(moves: Moves, events: int, remembered: int, drawn: np.ndarray) -> float:
+def twin(moves: Moves, events: int, remembered: int, drawn: np.ndarray, known: np.ndarray) -> float:
     """Return the value of the relaxation with leaves from a sample: one call for each history.
 
     Args:
@@ -88,10 +89,13 @@ def twin(moves: Moves, events: int, remembered: int, drawn: np.ndarray) -> float
         and failures, [R, T + 1, F + 1, M].
     """
 
+    control = optimal(moves, drawn[:, 0, 0])
+
     @functools.cache
     def leaf(state: int, memory: frozenset[tuple[int, tuple[int, int]]]) -> float:
         counts = np.array([dict(memory).get(move.row, (0, 0)) for move in moves.all])
-        return float(optimal(moves, drawn[np.arange(len(counts)), *counts.T])[state].mean())
+        worths = optimal(moves, drawn[np.arange(len(counts)), *counts.T])[state]
+        return max(0.0, float((worths - control[state] + known[state]).mean()))
 
     def success(state: int, seen: int, memory: dict, number: int, failed: int) -> float:
         """Return what the success of a move earns, after as many events and failures."""
@@ -138,14 +142,18 @@ def twin(moves: Moves, events: int, remembered: int, drawn: np.ndarray) -> float
 def test_agrees_with_its_twin(mdps, events, remembered):
     moves = find_moves(make_model(mdps))
     assert moves is not None
-    relaxed = revealing((moves, DISCOUNT, 250, 2), events, remembered)
+    relaxed = revealing(Shown(moves, DISCOUNT, 250, 2, (5,)), events, remembered)
     assert relaxed is not None
     found = relaxed.replication(64, np.random.SeedSequence(events))
     drawn = relaxed.draw(64, np.random.SeedSequence(events).spawn(2)[1])
-    expected = twin(moves, events, remembered, drawn)
-    assert 0.9999 * expected < found.value == pytest.approx(expected, rel=5e-3)
-    shown = optimal(moves, drawn[:, 0, 0])[moves.first].mean()
-    assert 0.9999 * shown < found.clairvoyant == pytest.approx(shown, rel=5e-3)
+    expected = twin(moves, events, remembered, drawn, relaxed.shown.known)
+    assert found.value == pytest.approx(expected, rel=5e-3)
+    shown, worths = optimal(moves, drawn[:, 0, 0]), relaxed.shown.worths(drawn[:, 0, 0])
+    assert (worths > 0.9999 * shown).all()
+    np.testing.assert_allclose(worths.mean(1), shown.mean(1), rtol=5e-3)
+    assert found.clairvoyant == pytest.approx(worths[moves.first].mean())
+    few = relaxed.shown.worths(drawn[:, 0, 0, 7:9])
+    np.testing.assert_array_equal(few, worths[:, 7:9])  # whatever others there are
     numbers = ", ".join(f"{v:.5g}" for v in dataclasses.astuple(found))
     kept.compare(
         f"upper end of {len(moves.of_state)} states, {events} events, {remembered} failures",
@@ -236,22 +244,22 @@ def test_problems_of_moves_are_found():
 def test_the_kind_with_the_least_value_is_found(monkeypatch):
     """Of those that are small enough, and take no more than the time that there is."""
     moves = moves_of("Grid(rows=2,columns=2)")
-    rules, seed = (moves, 0.95, HORIZON, 1), np.random.SeedSequence(1)
+    shown, seed = Shown(moves, 0.95, HORIZON, 1, (5,)), np.random.SeedSequence(1)
     values, sizes, seconds = {}, {}, {}
     for kind in itertools.product((1, 2), (0, 1, 2, 3)):
-        one = revealing(rules, *kind)
+        one = revealing(shown, *kind)
         values[kind] = one.solve(one.of_leaves(one.draw(moves_module.TRIED, seed))[0])
         sizes[kind], seconds[kind] = len(one.tree.states), one.seconds(moves_module.TRIED)
     assert min(values, key=values.get) == (1, 3)
 
     def found(*arguments: float) -> tuple[int, int]:
-        one = forgetting(rules, seed, *arguments)
+        one = forgetting(shown, seed, *arguments)
         return one.events, one.remembered
 
     assert found(2**32) == found(2**32, 100.0) == (1, 3)
     assert found(2**32, seconds[1, 1]) == (1, 1)
     assert found(moves_module.OF_MEMORY * len(moves.all) * sizes[1, 2], 100.0) == (1, 2)
-    assert forgetting(rules, seed, 2**32, 1e-9) is None
+    assert forgetting(shown, seed, 2**32, 1e-9) is None
     monkeypatch.setattr(moves_module, "MOST_NODES", sizes[1, 1] - 1)
     assert found(2**32) == (1, 0)
 
