@@ -194,6 +194,17 @@ def test_its_margin_covers_what_estimates_miss(failure):
     assert ends.mean() > value + np.std([one.value for one in found])
 
 
+def test_means_of_the_control_are_limits(monkeypatch):
+    """None of 60 is too low, by chance once in 300 runs."""
+    monkeypatch.setattr(moves_module, "AT_ONCE", 512)
+    moves = find_moves(make_model(unlike()))
+    assert moves is not None
+    found = [Shown(moves, DISCOUNT, 250, 1, (seed,)) for seed in range(20)]
+    truth = found[0].worths(found[0].draw(2**17, np.random.SeedSequence(9))[0]).mean(1)
+    assert all((one.known > truth).all() for one in found)
+    assert np.mean([one.known for one in found]) < 1.1 * truth.mean()
+
+
 def test_draws_have_the_law_of_what_is_remembered():
     """Beta distributions, means and mean squares within 5 standard errors; concentrations down to
     0.001 of which one is mostly 0 or 1.
