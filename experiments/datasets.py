@@ -11,6 +11,7 @@ from typing import Any
 
 import pandas as pd
 
+import jbrl
 from jbrl.datasets import DATASETS, METADATA, POLICIES, PRETRAINED
 
 ROOT = Path(__file__).parent / "published"
@@ -142,21 +143,24 @@ ABOUT = {
     ),
 }
 TYPES = {"b": "sc:Boolean", "i": "sc:Integer", "I": "sc:Integer", "f": "sc:Float", "F": "sc:Float"}
+# of Croissant 1.0, whole; checksums in SHA-256 are a word of schema.org
+WORDS = (
+    *("citeAs", "column", "extract", "field", "fileObject", "fileProperty", "fileSet", "format"),
+    *("includes", "isLiveDataset", "jsonPath", "key", "md5", "parentField", "path", "recordSet"),
+    *("references", "regex", "repeated", "replace", "separator", "source", "subField", "transform"),
+)
 CONTEXT = {
     "@language": "en",
     "@vocab": "https://schema.org/",
     "sc": "https://schema.org/",
     "cr": "http://mlcommons.org/croissant/",
+    "rai": "http://mlcommons.org/croissant/RAI/",
     "dct": "http://purl.org/dc/terms/",
     "conformsTo": "dct:conformsTo",
-    "column": "cr:column",
+    "data": {"@id": "cr:data", "@type": "@json"},
     "dataType": {"@id": "cr:dataType", "@type": "@vocab"},
-    "extract": "cr:extract",
-    "field": "cr:field",
-    "fileObject": "cr:fileObject",
-    "recordSet": "cr:recordSet",
-    "sha256": "cr:sha256",
-    "source": "cr:source",
+    "examples": {"@id": "cr:examples", "@type": "@json"},
+    **{word: f"cr:{word}" for word in WORDS},
 }
 
 
@@ -234,7 +238,7 @@ def record_set(name: str, file: Path) -> dict[str, Any]:
 def file_object(file: Path) -> dict[str, Any]:
     """Describe one file."""
     kinds = {
-        ".parquet": "application/vnd.apache.parquet",
+        ".parquet": "application/x-parquet",
         ".csv": "text/csv",
         ".npz": "application/zip",
         ".md": "text/markdown",
@@ -263,6 +267,7 @@ def croissant() -> dict[str, Any]:
         "without prior knowledge, in Dirichlet MDPs, in the environments of Jordan et al. 2020 "
         "and in bsuite.",
         "conformsTo": "http://mlcommons.org/croissant/1.0",
+        "version": jbrl.__version__,
         "license": "https://spdx.org/licenses/MIT",
         "creator": {"@type": "sc:Organization", "name": "The jbrl developers"},
         "citeAs": "CITATION.cff of jbrl, and the papers that `jbrl cite NAME` prints",

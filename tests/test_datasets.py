@@ -30,6 +30,15 @@ def test_card_and_metadata_describe_the_files():
     assert (folder / "README.md").read_text(encoding="utf-8") == card()
 
 
+def test_readers_of_croissant_find_checksums_and_know_the_formats():
+    found = croissant()
+    assert found["@context"]["md5"] == "cr:md5" and "sha256" not in found["@context"]
+    assert found["version"] == jbrl.__version__
+    formats = {one["encodingFormat"] for one in found["distribution"]}
+    known = {"application/json", "application/x-parquet", "application/zip", "text/csv"}
+    assert formats <= known | {"text/markdown"}
+
+
 def test_the_card_says_how_each_was_made_and_each_time_is_that_of_the_files():
     rows = [line for line in card().splitlines() if line.startswith("| `")]
     assert len(rows) == len(datasets.DATASETS)
