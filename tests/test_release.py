@@ -30,6 +30,10 @@ def parsed(path: Path) -> dict[Any, Any]:
     return yaml.safe_load(path.read_text(encoding="utf-8"))
 
 
+def number(version: str) -> tuple[int, ...]:
+    return tuple(map(int, version.split(".")))
+
+
 def is_known(line: str) -> bool:
     """Return whether a command is of the shell, a script of this repository, or a Make target."""
     first, *rest = shlex.split(line)
@@ -109,6 +113,22 @@ def test_a_form_for_issues_asks_for_what_is_needed(name):
     for part in form["body"]:
         assert part["type"] in {"input", "textarea"} and part["attributes"]["label"]
         assert part["validations"]["required"] is True
+
+
+def test_the_badges_say_what_the_matrix_shows_to_work():
+    picture = (ROOT / "docs/_static/badges.svg").read_text("utf-8")
+    texts = re.findall(r"<text .*>(.+)</text>", picture)
+    table = (ROOT / "benchmarks/results/matrix.md").read_text("utf-8")
+    works = re.findall(r"(?m)^\| (3\.\d+)\.\S+ \| \w+ \| (\d+\.\d+)\..* yes \|$", table)
+    shown = [f"{min(one, key=number)}–{max(one, key=number)}" for one in zip(*works, strict=True)]
+    assert texts == ["Python", shown[0], "jax", shown[1], "licence", PROJECT["license"]]
+    python, jax = (value.partition("–")[0] for value in shown)
+    assert PROJECT["requires-python"] == f">={python}"
+    assert f"\njax=={jax}." in (ROOT / "constraints.txt").read_text("utf-8")
+    assert any(one.startswith(f"jax>={jax}.") for one in PROJECT["dependencies"])
+    words = "Python {1}, jax {3}, {5}".format(*texts)
+    assert f"<title>{words}</title>" in picture
+    assert f"\n[![{words}](docs/_static/badges.svg)]" in (ROOT / "README.md").read_text("utf-8")
 
 
 def test_the_version_is_the_same_everywhere():

@@ -21,8 +21,9 @@ RESULTS = (
 # lines of the front page with a figure, as patterns, and the claim that covers them; None: what the
 # line says is a definition or a setting
 FIGURES = {
+    r"^\[!\[Python": "versions, licence",
     r"PLOS ONE, 2016": None,
-    r"^discounted return of 250 decisions in 500 MDPs": None,
+    r"^decisions in 500 MDPs": None,
     r"a maze of 25 cells|\(paired test, 95%\)": None,
     r"^\| .*Bayes-optimal": "ends of the Bayes-optimal value",
     r"^\| ": "best agents, ties, advice",
