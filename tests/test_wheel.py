@@ -78,6 +78,11 @@ def test_the_source_distribution_holds_what_is_needed_to_work_on_it(sdist):
     for name in ("tests/test_wheel.py", "docs/conf.py", "experiments/quick.toml"):
         assert (sdist / name).is_file()
     assert (sdist / "benchmarks/results/table.md").is_file()
+    for name in ("Dockerfile", ".dockerignore", ".readthedocs.yaml", ".pre-commit-config.yaml"):
+        assert (sdist / name).is_file()  # `tests/test_release.py` reads them
+    for name in (".github/workflows/release.yml", ".github/ISSUE_TEMPLATE/problem.yml"):
+        assert (sdist / name).is_file()
+    assert (sdist / ".ci/wheel").stat().st_mode & 0o111  # `make matrix` runs it
 
 
 def test_the_wheel_holds_every_file_of_the_package(wheel):
