@@ -131,6 +131,14 @@ def test_the_badges_say_what_the_matrix_shows_to_work():
     assert f"\n[![{words}](docs/_static/badges.svg)]" in (ROOT / "README.md").read_text("utf-8")
 
 
+def test_the_page_on_security_names_all_that_is_unpickled():
+    page = (ROOT / "SECURITY.md").read_text("utf-8")
+    unpickles, files = re.compile(r"pickle\.load|import submitit"), (ROOT / "jbrl").rglob("*.py")
+    found = {path.name for path in files if unpickles.search(path.read_text("utf-8"))}
+    assert found == {"executables.py", "slurm.py"}
+    assert "the compile cache" in page and "submitit" in page
+
+
 def test_the_version_is_the_same_everywhere():
     citation = parsed(ROOT / "CITATION.cff")
     assert str(citation["version"]) == jbrl.__version__
