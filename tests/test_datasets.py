@@ -13,6 +13,7 @@ import jbrl
 from experiments.datasets import card, croissant
 from jbrl import datasets
 from jbrl.stats.brackets import known
+from jbrl.study.file import load_study
 
 ROOT = Path(__file__).parents[1]
 
@@ -55,6 +56,15 @@ def test_the_card_says_how_each_was_made_and_each_time_is_that_of_the_files():
     seconds = units["offline_seconds"] + 250 * units["n"] * units["online_seconds"]
     hours = (seconds + units["compile_seconds"]).sum() / 3600
     assert f"{hours:.1f} h of 2 cores" in next(row for row in rows if "`bandits`" in row)
+
+
+@pytest.mark.slow
+def test_the_card_says_which_share_of_the_complete_study_is_kept():
+    studies = (load_study(ROOT / f"experiments/{name}.toml") for name in ("paper", "paper-cpu"))
+    complete, kept = ({unit.id for unit in study.units} for study in studies)
+    text = f"{len(kept)} units (agent with parameters, prior, problem) of 500 MDPs"
+    assert text in card() and len(jbrl.load_results("castronovo2016").units) == len(kept)
+    assert f"; {len(complete & kept)} of them are of the {len(complete):,} of" in card()
 
 
 def test_brackets_are_those_that_tables_of_scores_show():
