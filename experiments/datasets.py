@@ -17,28 +17,36 @@ from jbrl.datasets import DATASETS, METADATA, POLICIES, PRETRAINED
 ROOT = Path(__file__).parent / "published"
 COLUMNS = "columns.csv"
 
-# Title, what one row is, command, where the file does not say it the commit that has kept it (each
+
+def played(study: str, keep: str, options: str = "") -> str:
+    """Return the commands that play a study and keep its results."""
+    return f"jbrl run experiments/{study}.toml --out OUT{options}; {keep}"
+
+
+# Title, what one row is, commands, where the file does not say it the commit that has kept it (each
 # pins jax 0.10.2 in its constraints.txt), and the time where it is not that of `hours_of`.
 ABOUT = {
     "castronovo2016": (
         "Castronovo et al. 2016, played again",
         "634 units (agent with parameters, prior, problem) of 500 MDPs and 250 decisions; 432 of "
         "them are of the 1,452 of experiments/paper.toml, which take some 121 days of a core",
-        "jbrl run experiments/paper-cpu.toml",
+        played("paper-cpu", "python experiments/paper_cpu.py OUT"),
         "",
         "2.5 h of 2 cores, shared with other work",
     ),
     "castronovo2016-cells": (
         "Cells of the same comparison on up to 8,000 other MDPs",
         "67 units of 32 to 8,000 MDPs",
-        "jbrl run experiments/paper-cells.toml",
+        played(
+            "paper-cells", "jbrl archive OUT --out experiments/published/paper-cells --decimals 3"
+        ),
         "",
         "some 2 h of 1 core, beside other work",
     ),
     "prior-trained": (
         "What training on the prior buys",
         "66 units of 2,000 MDPs, by offline time",
-        "jbrl run experiments/trained.toml",
+        played("trained", "python experiments/trained.py OUT"),
     ),
     "pretrained": (
         "Scores of the pretrained policies",
@@ -50,95 +58,101 @@ ABOUT = {
     "wrong-priors": (
         "What a wrong prior costs",
         "494 units of 500 MDPs",
-        "jbrl run experiments/wrong-priors.toml",
+        played("wrong-priors", "python experiments/wrong_priors.py OUT"),
     ),
     "features": (
         "Features of problems, and how agents do there",
         "mean of an agent on a problem of experiments/features.toml",
-        "python experiments/features.py",
+        played("features", "python experiments/features.py OUT"),
         "246f083",
         "0.3 h of 2 busy cores",
     ),
     "price-of-time": (
         "Best agents within limits of time on chains, dense MDPs, loops and mazes",
         "144 units of 500 MDPs",
-        "jbrl run experiments/price-of-time.toml",
+        played("price-of-time", "python experiments/price_of_time.py OUT"),
     ),
     "brackets": (
         "Brackets of Bayes-optimal values (docs/bounds.md)",
         "bracket of a problem by the decisions looked ahead, lifetimes of 250 decisions",
-        "python experiments/bounds/collect.py run OUT --strategies out/trained",
+        "python experiments/bounds/collect.py run OUT --strategies out/trained; "
+        "python experiments/bounds/collect.py table",
         "9891caf and before",
     ),
     "bandits": (
         "Shares of known optima on bandits",
         "59 units of 1,000 MDPs",
-        "jbrl run experiments/bandits.toml",
+        played("bandits", "python experiments/bandits.py OUT"),
     ),
     "deep-on-mdps": (
         "Deep agents on finite MDPs",
         "27 units of 250 MDPs",
-        "jbrl run experiments/deep-on-mdps.toml",
+        played("deep-on-mdps", "python experiments/deep_on_mdps.py OUT"),
     ),
     "tabular": (
         "Tabular learners on small environments",
         "mean of an agent with parameters in an experiment",
-        "jbrl run experiments/tabular.toml",
+        played("tabular", "python experiments/tabular.py OUT"),
         "62de5a9",
         "not kept",
     ),
     "jordan2020": (
         "Jordan et al. 2020, played again",
-        "score of one trial, with the hyperparameters drawn for it",
-        "jbrl run experiments/jordan.toml, in pieces",
+        "score of one trial, with the hyperparameters drawn for it; kept in pieces (`--only`)",
+        played("jordan", "python experiments/jordan_kept.py OUT"),
         "86c9e3e",
     ),
     "jordan2020-end": (
         "The same trials at the end of life",
         "mean return of the episodes in which a trial learns, and of 30 more with its final policy",
-        "jbrl run experiments/jordan-end.toml",
+        "jbrl run experiments/jordan-end-acrobot.toml --out OUT2; "
+        + played("jordan-end", "python experiments/jordan_published.py --end OUT OUT2"),
         "ce30384",
         "not kept",
     ),
     "jordan2020-beside": (
         "Other agents on the environments of Jordan et al. 2020",
         "74 units of up to 50 trials",
-        "jbrl run experiments/jordan-beside.toml",
+        played("jordan-beside", "python experiments/jordan_published.py --beside OUT"),
         "",
         "0.3 h of 1 core",
     ),
     "bsuite": (
         "Logs of DQN, ActorCritic and PPO on all 468 settings of bsuite",
         "one logged episode",
-        "jbrl run experiments/bsuite-agents.toml",
+        played("bsuite-agents", "jbrl bsuite import OUT --to agents.parquet"),
         "4ded1af",
         "DQN 2.1 h of processors; the others not kept",
     ),
     "bsuite-recurrent": (
         "Logs of RecurrentActorCritic on bsuite",
         "one logged episode",
-        "jbrl run experiments/bsuite-recurrent.toml",
+        played("bsuite-recurrent", "jbrl bsuite import OUT --to recurrent.parquet"),
         "b381940",
         "some 10 h of 1 core, beside other work",
     ),
     "bsuite-seeds": (
         "Logs of several seeds on bsuite's testing sweep",
         "one logged episode",
-        "jbrl run experiments/bsuite-seeds.toml",
+        played("bsuite-seeds", "jbrl bsuite import OUT --to seeds.parquet"),
         "b381940",
         "not kept",
     ),
     "bsuite-exploration": (
         "Logs of BootDQN on deep sea",
         "one logged episode",
-        "jbrl run experiments/bsuite-exploration.toml",
+        played(
+            "bsuite-exploration",
+            "jbrl bsuite import OUT --to exploration.parquet",
+            " --only '/[0-5]/(?<!tic/[45]/)'",
+        ),
         "803e426",
         "not kept",
     ),
     "bsuite-reference": (
         "Logs of Random and Scripted on all 468 settings of bsuite",
         "one logged episode",
-        "jbrl run experiments/bsuite.toml",
+        played("bsuite", "jbrl bsuite import OUT --to reference.parquet"),
         "567b451",
         "Random 150 s; Scripted not kept",
     ),
@@ -284,6 +298,8 @@ def card() -> str:
         commit, hours = (*more, "", "")[:2]
         made, hours = made_by(name, commit), hours or hours_of(name)
         rows.append(f"| `{name}` | {title}: {row} | `{command}` | {made} | {hours} |")
+    cells = read(ROOT / DATASETS["castronovo2016-cells"] / "units.parquet")
+    untimed = cells["online_seconds"].isna().sum()
     return "\n".join(
         [
             "# Published results",
@@ -302,8 +318,8 @@ def card() -> str:
             "",
             f"`{COLUMNS}` says what each column is, with its unit; seconds are wall seconds.",
             "Scores of studies are rounded to 3 decimals. Missing values: the agent or setting has",
-            "no such quantity. Units of `castronovo2016-cells` with the status `missing` have",
-            "scores: they were played beside other work, and their times were not kept.",
+            f"no such quantity. {untimed} of the {len(cells)} units of `castronovo2016-cells`, played",
+            "beside other work, have no times.",
             "",
         ]
     )

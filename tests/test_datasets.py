@@ -2,6 +2,7 @@
 
 import json
 import re
+import shlex
 import shutil
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from experiments.datasets import card, croissant
 from jbrl import datasets
 from jbrl.stats.brackets import known
 from jbrl.study.file import load_study
+from tests.docs.commands import problem_of
 
 ROOT = Path(__file__).parents[1]
 
@@ -45,9 +47,14 @@ def test_the_card_says_how_each_was_made_and_each_time_is_that_of_the_files():
     assert len(rows) == len(datasets.DATASETS)
     for row in rows:
         command, made, hours = (cell.strip(" `") for cell in row.split(" | ")[2:5])
-        assert command.startswith(("jbrl run experiments/", "python experiments/"))
-        (script,) = re.findall(r"experiments/[\w/-]+\.(?:toml|py)", command)
-        assert (ROOT / script).is_file()
+        for tool, script, *words in map(shlex.split, command.split("; ")):
+            assert all((ROOT / one).exists() for one in (script, *words) if "experiments/" in one)
+            if tool == "jbrl":
+                assert problem_of([script, *words]) is None
+                assert script != "run" or "--out" in words
+            else:
+                text = (ROOT / script).read_text(encoding="utf-8")
+                assert all(f'"{word}"' in text for word in words if word.startswith("--"))
         assert "jax 0.10.2" in made and hours.rstrip(" |")
         if counted := re.search(r"`(.+)` .*: (\d+) units of", row.split(" | `")[0]):
             units = jbrl.load_results(counted[1]).units
