@@ -221,10 +221,12 @@ def made_by(name: str, commit: str) -> str:
     if study is None:
         return f"kept by commit {commit}, jax 0.10.2; processor not kept"
     about = json.loads(study.read_text(encoding="utf-8"))
-    versions, machine = about["versions"], about["machine"]
-    commit, *changed = versions.get("commit", "not kept").split("-")
-    commit = f"commit {commit[:9]}{' with changes' if changed else ''}"
-    return f"{commit}, jax {versions['jax']}, {machine['processor']}"
+    parts = [about, *about.get("added", [])]
+    commits = [part["versions"].get("commit", "not kept") for part in parts]
+    named = [one if " " in one else one[:9] + " with changes" * ("-" in one) for one in commits]
+    versions = dict.fromkeys(f"jax {part['versions']['jax']}" for part in parts)
+    machines = dict.fromkeys(part["machine"]["processor"] for part in parts)
+    return f"commit {', then '.join(named)}, {', '.join([*versions, *machines])}"
 
 
 def record_set(name: str, file: Path) -> dict[str, Any]:
@@ -318,8 +320,8 @@ def card() -> str:
             "",
             f"`{COLUMNS}` says what each column is, with its unit; seconds are wall seconds.",
             "Scores of studies are rounded to 3 decimals. Missing values: the agent or setting has",
-            f"no such quantity. {untimed} of the {len(cells)} units of `castronovo2016-cells`, played",
-            "beside other work, have no times.",
+            f"no such quantity. {untimed} of the {len(cells)} units of `castronovo2016-cells` have",
+            "no times: they were played beside other work.",
             "",
         ]
     )

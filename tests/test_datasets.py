@@ -56,6 +56,10 @@ def test_the_card_says_how_each_was_made_and_each_time_is_that_of_the_files():
                 text = (ROOT / script).read_text(encoding="utf-8")
                 assert all(f'"{word}"' in text for word in words if word.startswith("--"))
         assert "jax 0.10.2" in made and hours.rstrip(" |")
+        place = ROOT / "experiments/published" / datasets.DATASETS[row[3:].split("`")[0]]
+        for study in place.glob("study.json"):
+            commits = re.findall(r'"commit": "(\w{9})', study.read_text(encoding="utf-8"))
+            assert all(commit in made for commit in commits)
         if counted := re.search(r"`(.+)` .*: (\d+) units of", row.split(" | `")[0]):
             units = jbrl.load_results(counted[1]).units
             assert (units["status"] == "done").sum() == int(counted[2])
