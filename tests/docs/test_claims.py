@@ -17,6 +17,7 @@ FRONT = (ROOT / "README.md").read_text(encoding="utf-8")
 RESULTS = (
     *("published-comparison.md", "bounds.md", "problems/bandits.md", "trained.md", "jordan.md"),
     *("problems/wrong-priors.md", "bsuite/agents.md", "which-agent.md", "performance.md"),
+    *("choose.md", "complete-algorithms.md", "evaluation.md", "opps.md", "subset.md"),
 )
 # lines of the front page with a figure, as patterns, and the claim that covers them; None: what the
 # line says is a definition or a setting
