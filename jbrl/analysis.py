@@ -46,6 +46,10 @@ def evaluate(
     Raises:
       JbrlError: a source cannot be read, trials occur twice, an option is not accepted, or a method
         would take more than `minutes` or too much memory.
+
+    >>> scores = pd.DataFrame({"algorithm": [*"aabb"], "environment": "x", "score": [1, 2, 3, 4]})
+    >>> jbrl.evaluate(scores).aggregate["algorithm"].tolist()
+    ['b', 'a']
     """
     options = options or EvaluateOptions()
     samples = samples_from(sources, options)

@@ -75,6 +75,14 @@ def test_workflow_and_make_use_the_wheel_with_the_same_versions_of_python():
     assert PROJECT["requires-python"] == f">={matrix['python'][0]}"
 
 
+def test_the_wheel_is_used_with_each_extra_that_is_not_for_development():
+    extras = set(PROJECT["optional-dependencies"])
+    (used,) = re.findall(r"\$wheel\[([\w,]+)\]", (ROOT / ".ci/wheel").read_text("utf-8"))
+    assert set(used.split(",")) == extras - {"test", "lint", "docs", "dev"}
+    rows = (ROOT / "docs/installation.md").read_text("utf-8").split("\n| `")[1:]
+    assert {one for row in rows for one in re.findall(r"\w+", row.split("|")[0])} == extras
+
+
 def test_the_container_copies_and_makes_what_is_here():
     text = (ROOT / "Dockerfile").read_text()
     copied = re.findall(r"^COPY (\S+) \S+$", text, re.MULTILINE)

@@ -81,6 +81,9 @@ def problem_features(
     Raises:
       JbrlError: an environment that is no distribution over finite MDPs, a discount outside [0, 1),
         or no draw.
+
+    >>> jbrl.problem_features("GC").n_successors
+    2.0
     """
     found = problem if isinstance(problem, Problem) else find_problem(str(problem))
     if not isinstance(found, DirichletProblem):
