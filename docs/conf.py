@@ -36,7 +36,8 @@ myst_heading_anchors = 3
 
 autodoc_default_options = {"exclude-members": "model_config"}
 autodoc_member_order = "bysource"
-autodoc_typehints = "none"  # shapes and dtypes stand in the docstrings
+autodoc_typehints = "signature"  # shapes and dtypes stand in the docstrings
+python_maximum_signature_line_length = 90
 napoleon_custom_sections = [("Class attributes", "params_style"), ("Fields", "params_style")]
 napoleon_use_rtype = False
 default_role = "code"  # docstrings write names in `single` backticks

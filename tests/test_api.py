@@ -82,6 +82,15 @@ def test_each_public_name_is_on_the_page_of_the_api():
     assert [name for name in jbrl.__all__ if f"`{name}`" not in page and name[0] != "_"] == []
 
 
+def test_signatures_on_the_page_have_types():
+    settings = (LIST.parents[2] / "docs" / "conf.py").read_text(encoding="utf-8")
+    assert 'autodoc_typehints = "signature"' in settings
+    functions = [value for name in jbrl.__all__ if inspect.isfunction(value := getattr(jbrl, name))]
+    assert all(
+        len(one.__annotations__) > len(inspect.signature(one).parameters) for one in functions
+    )
+
+
 def examples() -> list[doctest.DocTest]:
     """Return the examples in docstrings of public names."""
     finder = doctest.DocTestFinder(exclude_empty=True)
