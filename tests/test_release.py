@@ -130,6 +130,8 @@ def test_the_badges_say_what_the_matrix_shows_to_work():
     works = re.findall(r"(?m)^\| (3\.\d+)\.\S+ \| \w+ \| (\d+\.\d+)\..* yes \|$", table)
     shown = [f"{min(one, key=number)}–{max(one, key=number)}" for one in zip(*works, strict=True)]
     assert texts == ["Python", shown[0], "jax", shown[1], "licence", PROJECT["license"]]
+    named = {f"Programming Language :: Python :: {python}" for python, _ in works}
+    assert named == {one for one in PROJECT["classifiers"] if ":: Python ::" in one}
     python, jax = (value.partition("–")[0] for value in shown)
     assert PROJECT["requires-python"] == f">={python}"
     assert f"\njax=={jax}." in (ROOT / "constraints.txt").read_text("utf-8")
