@@ -83,6 +83,13 @@ def test_the_wheel_is_used_with_each_extra_that_is_not_for_development():
     assert {one for row in rows for one in re.findall(r"\w+", row.split("|")[0])} == extras
 
 
+def test_each_requirement_has_a_version_that_continuous_integration_uses():
+    required = sum(PROJECT["optional-dependencies"].values(), PROJECT["dependencies"])
+    names = {re.match(r"[\w-]+", one)[0].lower().replace("_", "-") for one in required} - {"jbrl"}
+    pins = re.findall(r"(?m)^([\w-]+)==", (ROOT / "constraints.txt").read_text("utf-8"))
+    assert names <= {pin.lower().replace("_", "-") for pin in pins}
+
+
 def test_the_container_copies_and_makes_what_is_here():
     text = (ROOT / "Dockerfile").read_text()
     copied = re.findall(r"^COPY (\S+) \S+$", text, re.MULTILINE)
