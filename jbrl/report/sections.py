@@ -16,7 +16,16 @@ from jbrl.report.text import named as named_agent
 from jbrl.stats.brackets import Bracket
 from jbrl.stats.paired_test import best_and_tied, rank
 from jbrl.stats.table import check_columns, check_returns, rows_of, setting_texts
-from jbrl.stats.time_bounds import BUSY, CALL, SPREADS, Contest, busyness, resolved, stepped
+from jbrl.stats.time_bounds import (
+    BUSY,
+    CALL,
+    DISPATCH,
+    SPREADS,
+    Contest,
+    busyness,
+    resolved,
+    stepped,
+)
 
 _TIMES = ("offline_seconds", "online_seconds", "latency_seconds", "compile_seconds")
 _NUMBERS = ("mean", "std", "ci95", *_TIMES)
@@ -147,13 +156,16 @@ class Section:
 
     def busy_text(self) -> str:
         """Say how busy the machine was when times were measured; "" where it was not."""
-        busy = busyness(self.timed)
-        if self.by_latency or not (busy > BUSY).any():
+        trained = self.timed["offline_seconds"] > DISPATCH  # what is shorter counts as 0
+        offline = np.where(trained, busyness(self.timed, "offline"), 1.0)
+        busy = np.maximum(busyness(self.timed), offline)
+        if not (busy > BUSY).any():
             return ""
+        counted = "latency, and offline their" if self.by_latency else "their"
         return (
             f"The machine was busy: {(busy > BUSY).sum()} of {count(len(busy), 'agent')} took up "
             f"to {busy.max():.1f} times as long as the processor worked for them. Time bounds "
-            "count their processor times; all other times are wall times."
+            f"count {counted} processor times; all other times are wall times."
         )
 
     def left_out(

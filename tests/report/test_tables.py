@@ -198,6 +198,11 @@ def test_on_a_busy_machine_the_time_of_the_processor_counts():
         "for them. Time bounds count their processor times; all other times are wall times."
     )
     assert section_of(0.0, online).busy_text() == ""
+    latency = section_of(0.0, online, online_processor_seconds=own, latency_seconds=SLOW)
+    assert "busy: 1 of 4 agents" in latency.busy_text()
+    assert "bounds count latency, and offline their processor times;" in latency.busy_text()
+    trained = section_of([0, 3.0, 1e-4, 0, 0], offline_processor_seconds=[0, 1.0, 1e-5, 0, 0])
+    assert "busy: 1 of 4 agents took up to 3.0 times" in trained.busy_text()
 
 
 def test_offline_time_is_a_condition():
