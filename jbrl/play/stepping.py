@@ -39,6 +39,7 @@ from jbrl.rollout.episodes import BLOCK
 from jbrl.rollout.faults import observe_key, reset_key
 from jbrl.vectorize import native
 
+WAITED = 1.5  # wall seconds for each of the processor, from which on these are shown
 WARM = 8  # decisions before those that are timed: the first calls of a program take longer
 # bytes of small arrays that travel as one: XLA's threads share the work on larger ones, which
 # takes longer than the work
@@ -186,10 +187,14 @@ class Latency:
         return notebook.facts(self.facts())
 
     def facts(self) -> dict[str, str]:
-        """Return the figures by name, with their units."""
+        """Return the figures by name, with their units; of slow decisions that have waited for
+        other programs, or threads, how long they worked.
+        """
+        slow, worked = map(notebook.duration, (self.p99, self.processor_p99))
+        waited = 0 < self.processor_p99 < self.p99 / WAITED
         return {
             "median": notebook.duration(self.median),
-            "99th percentile": notebook.duration(self.p99),
+            "99th percentile": slow + f" ({worked} of processor time)" * waited,
             "empty call": notebook.duration(self.empty),
             "decisions": f"{self.decisions:,}",
             "lifetimes at once": f"{self.lifetimes:,}",

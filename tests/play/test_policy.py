@@ -393,6 +393,9 @@ def test_processor_seconds_of_decisions_leave_waiting_out(policy, monkeypatch):
     found = policy.latency(20)
     assert 0 < found.processor_p99 < time.thread_time() - started
     assert found.processor_p99 < found.median > 0.02
+    assert "s of processor time), empty call" in found.in_words()
+    worked = dataclasses.replace(found, processor_p99=found.p99)
+    assert "processor" not in worked.in_words()
 
 
 def test_a_mistake_of_the_environment_is_told_while_decisions_are_timed(monkeypatch):
