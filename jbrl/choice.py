@@ -115,7 +115,9 @@ class Choice:
             parts.append("The policy was not written, since it is not trained in this process")
         if self.range_assumed:
             low, high = notebook.numbers(*self.score_range)
-            parts.append(f"It is assumed that scores lie between {low} and {high}")
+            known = f"It is assumed that scores lie between {low} and {high}"
+            unknown = "All scores are equal so far, which says nothing of rarer ones"
+            parts.append(unknown if low == high else known)
         parts += [_trained(self, name, means) for name, means in self.trainings.items()]
         parts += [_at_looser_limits(self, one) for one in self.looser[:2]]
         if self.busy:
@@ -228,9 +230,9 @@ def _scored(choice: Choice) -> str:
         return "it leads the race, but was not scored afresh"
     mean, *ends = choice.score
     low, high, middle = notebook.numbers(*ends, mean)
+    limits = "" if choice.range_assumed and low == high else f" ({low} to {high})"
     return (
-        f"mean score {middle} ({low} to {high}) in {choice.n_fresh:,} environments that "
-        "the race has not seen"
+        f"mean score {middle}{limits} in {choice.n_fresh:,} environments that the race has not seen"
     )
 
 
@@ -248,12 +250,18 @@ def _time(value: float | None) -> str:
 
 
 def _at_looser_limits(choice: Choice, one: Looser) -> str:
-    places = []
-    if one.latency_seconds > choice.online_limit:
-        places.append(f"{_time(one.latency_seconds)} per decision")
-    if one.offline_seconds > choice.offline_limit:
-        places.append(f"{_time(one.offline_seconds)} offline")
+    limits = looser_limits(one, choice.offline_limit, choice.online_limit)
     return (
-        f"At {' and '.join(places) or 'slightly looser limits'} it would be {one.name}, better by "
-        f"{one.difference:.3g} ({one.low:.3g} to {one.high:.3g})"
+        f"At {limits} it would be {one.name}, better by {one.difference:.3g} ({one.low:.3g} to "
+        f"{one.high:.3g})"
     )
+
+
+def looser_limits(one: Looser, offline: float, online: float) -> str:
+    """Return in words the times of a candidate that are over a limit, seconds."""
+    places = []
+    if one.latency_seconds > online:
+        places.append(f"{_time(one.latency_seconds)} per decision")
+    if one.offline_seconds > offline:
+        places.append(f"{_time(one.offline_seconds)} offline")
+    return " and ".join(places) or "slightly looser limits"

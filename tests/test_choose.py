@@ -24,7 +24,7 @@ from jbrl.agents.registry import AGENTS
 from jbrl.base import notebook
 from jbrl.base.errors import JbrlError
 from jbrl.base.parameters import parse_seconds
-from jbrl.choice import Choice, Standing, standing_rows
+from jbrl.choice import Choice, Looser, Standing, standing_rows
 from jbrl.chooser import Chooser
 from jbrl.cli.app import app
 from jbrl.cli.choose import _table
@@ -920,6 +920,16 @@ def test_numbers_show_what_ends_differ_by(choice):
         assert text in given.sentence
     page = str(document(given.as_dict(), choice.rows()))
     assert "999999 to 1000001" in page and "('Optimal', '1000000.1')" in page
+
+
+def test_equal_scores_bound_nothing_and_looser_limits_are_those_that_are_exceeded(choice):
+    one = Looser("DPT", choice.online_limit / 2, 90.0, 2.0, 1.0, 3.0)
+    equal: Any = {"score": (0.0, 0.0, 0.0), "score_range": (0.0, 0.0), "n_fresh": 1024}
+    given = dataclasses.replace(choice, **equal, range_assumed=True, looser=(one,))
+    assert "mean score 0 in 1,024 environments" in given.sentence
+    assert "All scores are equal so far, which says nothing of rarer ones" in given.sentence
+    page = str(document(json.loads(json.dumps(given.as_dict())), choice.rows()))
+    assert "('Better by 2 at 90 s offline', 'DPT')" in page and "0 to 0, so far" in page
 
 
 def test_a_training_that_would_not_end_in_time_is_not_begun():

@@ -1,12 +1,14 @@
 """The page of a choice: the answer, the race, scores against latency, and all candidates."""
 
 from collections.abc import Mapping, Sequence
+from itertools import starmap
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from jbrl.base.notebook import numbers
+from jbrl.choice import Looser, looser_limits
 from jbrl.report import axes as parts
 from jbrl.report.axes import DASHED, INK, Drawing, Styles, drawn, styles
 from jbrl.report.content import Chapter, Column, Document, Facts, Paragraph, Plot, table
@@ -103,6 +105,7 @@ def _facts(choice: Mapping[str, Any]) -> Facts:
     ends = ends if len(ends) == 2 else choice["score_range"]
     means = numbers(*ends, *references.values())[2:]
     kind = "assumed" if choice["range_assumed"] else "by the rewards"
+    kind = "so far" if choice["range_assumed"] and low == high else kind
     lines = [
         ("Epsilon", f"{choice['epsilon']:.4g}"),
         ("Confidence of the race", f"{choice['confidence']:.0%}"),
@@ -117,8 +120,9 @@ def _facts(choice: Mapping[str, Any]) -> Facts:
         (f"Best from {seconds_text(seconds)} per decision on", name)
         for seconds, name in choice["tighter"]
     ]
+    limits = choice["offline_limit"], choice["online_limit"]
     lines += [
-        (f"Better by {difference:.4g} at {seconds_text(latency)} per decision", name)
-        for name, latency, _, difference, *_ in choice["looser"]
+        (f"Better by {one.difference:.4g} at {looser_limits(one, *limits)}", one.name)
+        for one in starmap(Looser, choice["looser"])
     ]
     return Facts("What it rests on", tuple(lines))
