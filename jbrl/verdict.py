@@ -16,7 +16,7 @@ from jbrl.chooser import Chooser, Floats
 from jbrl.play.machine import available_cores
 from jbrl.policy import Policy
 from jbrl.problems.problem import DirichletProblem
-from jbrl.racer import FRESH, OutOfTimeError, Racer
+from jbrl.racer import FRESH, SAFE, OutOfTimeError, Racer
 from jbrl.rollout.contract import OfflineSearch
 from jbrl.stats.race import interval
 from jbrl.study.storage.files import StoreError
@@ -170,21 +170,33 @@ class Verdict:
                 greatest, span = _mean(paired), race.range[1] - race.range[0]
                 low, high = interval(paired, -span, span, race.confidence)
                 times: Any = racer.times
-                self.looser.append(
-                    Looser(racer.name, times.latency, times.offline, greatest, low, high)
-                )
+                seconds = self._judged(racer), times.offline
+                self.looser.append(Looser(racer.name, *seconds, greatest, low, high))
 
-    def _tighter(self) -> Iterator[tuple[float, str]]:
-        """Yield the latencies from which on another candidate is best, the shortest first."""
-        means, best, seconds = self._means(), -np.inf, {}
-        for name in means:
-            times: Any = self.race.by_name[name].times
-            late = times.latency > self.race.limits[1]  # judged by the cost: others kept it waiting
-            seconds[name] = times.cost if late else times.latency
+    def _tighter(self, recommended: str) -> Iterator[tuple[float, str]]:
+        """Yield the latencies from which on another candidate is best, the shortest first, up to
+        that of the recommended; those within a factor of two are one step.
+        """
+        means, best, first = self._means(), -np.inf, 0.0
+        seconds = {name: self._judged(self.race.by_name[name]) for name in means}
+        steps = {}
         for name in sorted(means, key=lambda name: seconds[name]):
-            if means[name] > best + self.race.epsilon:
+            first = seconds[name] if seconds[name] > 2 * first else first
+            steps[name] = first
+        for name in sorted(means, key=lambda n: (steps[n], n != recommended, -means[n])):
+            if name == recommended or means[name] > best + self.race.epsilon:
                 best = means[name]
                 yield seconds[name], name
+            if name == recommended:
+                return
+
+    def _judged(self, racer: Racer) -> float:
+        """Return the seconds of a decision that a limit is held against: others may have kept it
+        waiting.
+        """
+        times: Any = racer.times
+        waited = times.cost <= SAFE * self.race.limits[1] < times.latency
+        return times.cost if waited else times.latency
 
     # ---- the Bayes-optimal value ----
 
@@ -263,7 +275,7 @@ class Verdict:
             references={name: float(np.nanmean(v)) for name, v in course.references.items()},
             bracket=self.bracket,
             share=self._share(),
-            tighter=tuple(self._tighter()) if race else (),
+            tighter=tuple(self._tighter(str(recommended))) if race else (),
             looser=tuple(self.looser),
             standings=tuple(self._standing(racer, winner) for racer in course.racers),
             seconds=course.clock.spent,

@@ -141,14 +141,22 @@ def test_a_score_that_may_be_negative_is_no_share_of_a_value(low, share):
     assert Verdict._share(verdict) == share
 
 
-@pytest.mark.parametrize(("limit", "ends"), [(1e-2, [2e-4, 5e-3]), (1e-3, [2e-4, 4e-4])])
+@pytest.mark.parametrize(("limit", "ends"), [(1e-2, [2e-4, 5e-3]), (1e-3, [2e-4, 5e-4])])
 def test_limits_at_which_the_answer_changes_are_those_that_it_was_judged_by(limit, ends):
     """On a busy machine, by the processor seconds of slow decisions."""
-    times = {"quick": Times(0.0, 2e-4, 1e-4, 0.0, 1.0), "best": Times(0.0, 5e-3, 2e-4, 0.0, 1.0)}
+    quick, best = (
+        Times(0.0, p99, median, 0.0, 1.0) for p99, median in ((2e-4, 1e-4), (5e-3, 2.5e-4))
+    )
+    times = {"near": Times(0.0, 1.1e-4, 1e-4, 0.0, 1.0), "quick": quick, "best": best}
+    means = {"best": 2.0, "quick": 1.0, "near": 0.95}
     racers = {name: SimpleNamespace(times=one) for name, one in times.items()}
     race = SimpleNamespace(by_name=racers, limits=(60.0, limit), epsilon=0.1)
-    verdict: Any = SimpleNamespace(race=race, _means=lambda: {"best": 2.0, "quick": 1.0})
-    assert list(Verdict._tighter(verdict)) == [(ends[0], "quick"), (ends[1], "best")]
+    verdict: Any = SimpleNamespace(race=race, _means=lambda: means)
+    verdict._judged = lambda racer: Verdict._judged(verdict, racer)
+    changes = [(ends[0], "quick"), (ends[1], "best")]  # who is near decides in half the time
+    assert list(Verdict._tighter(verdict, "best")) == changes
+    assert list(Verdict._tighter(verdict, "quick")) == changes[:1]  # not that another is better
+    assert list(Verdict._tighter(verdict, "near")) == [(1.1e-4, "near")]
 
 
 def test_an_answer_that_cannot_be_written_is_said(choice, folder, tmp_path, monkeypatch):
