@@ -102,9 +102,18 @@ class Chooser:
         if not self.played:  # an answer without a score is better than none
             return self.clock.budget - self.writing
         names = list(self.played) if self.race is None else [self.race.leader]
-        each = max(self.by_name[name].each for name in names)
-        last = max(last, self.writing + LEAST_FRESH * each)
+        scoring = max(self._scoring(self.by_name[name]) for name in names)
+        last = max(last, self.writing + scoring)
         return self.clock.budget - min(last, self.clock.budget / 3)
+
+    def _scoring(self, racer: Racer) -> float:
+        """Return the seconds that it takes to score a candidate afresh: one whose blocks are those
+        of another process is not compiled in this one.
+        """
+        times, seconds = racer.times, LEAST_FRESH * racer.each
+        if times is None or racer.is_trained:
+            return seconds
+        return seconds + COMPILING_PLAY[self.protocol.in_blocks] * times.compiling
 
     def say(self, step: str) -> None:
         """Show a step, how much of the budget is spent, and how the candidates stand."""

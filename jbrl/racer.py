@@ -339,6 +339,18 @@ class Racer:
             decision = max(0.0, self.times.median - 2 * self.times.empty * (not hosted))
         return self.candidate.playing(n, self._protocol.expected_steps, devices, decision)
 
+    def _block_name(self, start: int, stop: int) -> str:
+        return f"{self.unit.id}-{start}-{stop}"
+
+    def _block(self, start: int, stop: int) -> tuple[float, Floats] | None:
+        """Return what is kept of a block."""
+        read = functools.partial(_block, n=stop - start)
+        return self._kept.get(self._block_name(start, stop), read)
+
+    def has_played(self, start: int, stop: int) -> bool:
+        """Return whether the scores of a block are kept: they take no time."""
+        return self._block(start, stop) is not None
+
     @_in_words()
     def play(self, start: int, stop: int, until: float = math.inf) -> Floats:
         """Return the scores in environments start..stop-1, [n] float64; NaN where it failed.
@@ -349,8 +361,7 @@ class Racer:
         Raises:
           OutOfTimeError: it was cut off before there were any.
         """
-        name = f"{self.unit.id}-{start}-{stop}"
-        kept = self._kept.get(name, lambda header, arrays: _block(header, arrays, stop - start))
+        name, kept = self._block_name(start, stop), self._block(start, stop)
         if kept is not None:
             self.each, scores = kept
             return scores

@@ -95,6 +95,8 @@ class Verdict:
         )
         wanted, n = self._left / (2 if later else 1), MOST_FRESH
         while n > self.race.least and racer.expected(n) > wanted:
+            if racer.has_played(FRESH, FRESH + n):
+                break
             n //= 2
         self.race.say(f"{racer.name}: {n:,} fresh environments")
         try:

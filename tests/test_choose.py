@@ -114,6 +114,27 @@ def test_what_was_played_is_kept_and_gives_the_same_answer(choice, folder):
     assert plain(again) == plain(choice)
 
 
+def test_fresh_scores_that_are_kept_serve_where_there_is_no_time_to_play():
+    racer: Any = SimpleNamespace(
+        name="BEB", agent=AGENTS["BEB"].agent(), expected=lambda n: 1e9 * n
+    )
+    racer.has_played = lambda start, stop: stop - start == 1024
+    racer.play = lambda start, stop, until: np.linspace(0.0, 1.0, stop - start)
+    race = SimpleNamespace(clock=Clock(1.0), writing=0.0, least=4, range=(0.0, 1.0), confidence=0.9)
+    verdict = Verdict(race)  # type: ignore[arg-type]
+    race.say, race.admit = lambda _: None, lambda scores: scores
+    assert len(verdict._score(racer)) == 1024 == verdict.score[1]
+
+
+def test_the_race_leaves_time_to_compile_who_was_played_by_another_process(course_of, monkeypatch):
+    course = course_of("GC", 100, [rival("BEB", 3.0, 0.0)])
+    assert course._enter_next()
+    before, course.by_name["BEB"].times = course._end, Times(0.0, 1e-4, 1e-4, 0.0, 20.0)
+    assert course._end == before
+    monkeypatch.setattr(type(course.by_name["BEB"]), "is_trained", False)
+    assert course._end < 100 - 20
+
+
 def test_another_process_may_write_its_policy_at_the_same_time(choice, tmp_path, monkeypatch):
     """It puts its own into the place that was just made free."""
     rename, others = Path.rename, iter(range(3))
