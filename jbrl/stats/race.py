@@ -139,10 +139,14 @@ class Race:
 
     @property
     def leader(self) -> str:
-        """The candidate with the greatest mean among those with the most scores."""
+        """The candidate with the greatest mean among those with the most scores; or one whose last
+        block was cut off, if it is better in what both have played.
+        """
         most = max(len(self.scores(name)) for name in self.running)
         longest = [name for name in self.running if len(self.scores(name)) == most]
-        return max(longest, key=lambda name: math.fsum(self.scores(name).tolist()))
+        best = max(longest, key=lambda name: math.fsum(self.scores(name).tolist()))
+        short = [name for name in self.running if most / 2 < len(self.scores(name)) < most]
+        return max([best, *short], key=lambda name: self.mean_difference(name, best))
 
     def settled(self, name: str, leader: str) -> bool:
         """Return whether `name` is not better than `leader` by `epsilon` or more."""

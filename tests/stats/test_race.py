@@ -136,6 +136,15 @@ def test_one_that_is_worse_leaves_and_one_that_copies_the_leader_is_settled():
     assert low <= -0.3 <= high < 0
 
 
+def test_one_whose_last_block_was_cut_off_leads_if_it_is_better_where_both_have_played():
+    race = Race(["whole", "cut", "half"], span=1.0, epsilon=0.1)
+    for name, n, mean in (("whole", 16, 0.5), ("cut", 13, 0.6), ("half", 8, 0.9)):
+        race.add(name, np.full(n, mean))
+    assert race.leader == "cut"
+    race.add("cut", np.zeros(3))
+    assert race.leader == "whole"
+
+
 @pytest.mark.parametrize("low", [-3.0, 0.1, 47.1])
 def test_scores_that_are_the_least_but_for_rounding_have_limits(low):
     for drawn in (np.full(100, low), np.full(100, np.nextafter(low, 99))):
