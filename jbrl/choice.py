@@ -120,11 +120,7 @@ class Choice:
             parts.append(unknown if low == high else known)
         parts += [_trained(self, name, means) for name, means in self.trainings.items()]
         parts += [_at_looser_limits(self, one) for one in self.looser[:2]]
-        if self.busy:
-            parts.append(
-                f"Times were measured {self.busy}: decisions were judged by twice the median, or "
-                "by the processor time of slow ones where that is more"
-            )
+        parts += self._measured
         failed = [one for one in self.standings if one.status == "failed"]
         if failed:
             first = f"{failed[0].name}: {failed[0].reason}"
@@ -145,7 +141,18 @@ class Choice:
         why = "; ".join(f"{one.name}: {one.reason}" for one in known)
         kept = any(one.status != "failed" for one in known)
         what = "keeps the limits on" if kept else "that was tried can play"
-        return ". ".join([f"No candidate {what} {self.problem} ({why})", *self._untried])
+        said = f"No candidate {what} {self.problem} ({why})"
+        return ". ".join([said, *self._measured, *self._untried])
+
+    @property
+    def _measured(self) -> list[str]:
+        """Return how busy the machine was where limits were exceeded, and what was judged then."""
+        if not self.busy:
+            return []
+        return [
+            f"Times were measured {self.busy}: decisions were judged by twice the median, or by "
+            "the processor time of slow ones where that is more"
+        ]
 
     @property
     def _untried(self) -> list[str]:

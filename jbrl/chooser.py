@@ -274,6 +274,7 @@ class Chooser:
             racer.status, racer.reason = "out of time", late
         except OverLimitError as error:
             racer.status, racer.reason = "over a limit", str(error)
+            self._is_busy()
         except StoreError:  # no fault of the candidate
             raise
         except (JbrlError, FloatingPointError) as error:
@@ -308,10 +309,8 @@ class Chooser:
         """
         times: Any = racer.times
         decision = times.latency
-        if times.cost <= SAFE * self.limits[1] < decision:
-            busy = present_busy_text().strip()
-            if busy:
-                self.busy, decision = busy, times.cost
+        if decision > SAFE * self.limits[1] or times.offline > self.limits[0]:
+            decision = times.cost if self._is_busy() else decision
         for what, seconds, limit, share in (
             ("offline", times.offline, self.limits[0], 1.0),
             ("per decision", decision, self.limits[1], SAFE),
@@ -319,6 +318,12 @@ class Chooser:
             if seconds > share * limit:
                 return over(what, seconds, limit)
         return ""
+
+    def _is_busy(self) -> bool:
+        """Return whether other programs keep the machine busy, which the answer then says."""
+        busy = present_busy_text().strip()
+        self.busy = busy or self.busy
+        return bool(busy)
 
     def confirm(self, racer: Racer) -> bool:
         """Return whether a candidate keeps the limit of a decision when that is measured again; it

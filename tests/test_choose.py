@@ -567,8 +567,10 @@ def test_decisions_that_plan_anew_count_on_a_busy_machine(monkeypatch):
     assert (slow.cost, quick.cost) == (2e-4, 4e-5)
     for limit, times, stays in ((1e-4, slow, False), (1e-4, quick, True), (1e-3, slow, True)):
         race: Any = SimpleNamespace(limits=(1.0, limit), busy="")
-        assert bool(Chooser._over(race, SimpleNamespace(times=times))) != stays
-        assert race.busy == "busy" * stays
+        race._is_busy = lambda race=race: Chooser._is_busy(race)
+        said = Chooser._over(race, SimpleNamespace(times=times))
+        assert said == "" if stays else said == "takes 200 µs per decision, the limit is 100 µs"
+        assert race.busy == "busy"
 
 
 @pytest.mark.parametrize("name", ["GC", "Catch", "CartPole"])
@@ -700,6 +702,8 @@ def test_who_has_failed_is_said_with_the_reason(recommended, choice):
     found = dataclasses.replace(choice, **given, standings=standings, stopped="budget")
     assert "bad: reward = nan" in found.sentence and "within" not in found.sentence
     assert "were not tried: the next needs a budget of 99 s" in found.sentence
+    busy = dataclasses.replace(found, busy="while this machine is busy, load 5 on 2 cores")
+    assert "Times were measured while this machine is busy" in busy.sentence
     certain = dataclasses.replace(found, stopped="certified")
     assert "99 s" not in certain.sentence and "were not tried" in certain.sentence
 
