@@ -73,7 +73,7 @@ class Run:
         self.resources = resources or Resources()
         self.offline_seconds = 0.0
         self.offline_spread = 0.0  # seconds, as `Duration.spread`
-        self.offline_processor = math.nan  # seconds of training; not measured of a search
+        self.offline_processor = math.nan  # seconds of training; of a search, of all threads
         self.compile_seconds = 0.0
         self.knowledge: Any = None
         self.learned: Learned | None = None
@@ -138,6 +138,7 @@ class Run:
                 checkpoint or SearchCheckpoint(),
             )
             self.offline_seconds, self.offline_spread = self.learned.seconds, math.nan
+            self.offline_processor = self.per_device(self.learned.processor, 1)
         self.agent = as_arrays(self.learned.strategy if self.learned else self.given)
         self.learner = jax.device_put((self.agent, own, prior), devices[0])
 

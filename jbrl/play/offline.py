@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import math
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -156,6 +157,8 @@ class Learned:
     seconds: float
     agent: Agent | None = None  # that has searched, where the strategy consists of weights
     weights: dict[str, np.ndarray] = dataclasses.field(default_factory=dict)
+    # seconds of all threads of the process; NaN: not known, as of a search that was interrupted
+    processor: float = math.nan
 
     def __repr__(self) -> str:
         """Return the strategy and its cost, not the arrays."""
@@ -181,6 +184,7 @@ class Learned:
             "consumed": self.consumed,
             "simulated": self.simulated,
             "seconds": self.seconds,
+            **({} if math.isnan(self.processor) else {"processor_seconds": self.processor}),
         }
 
     @classmethod
@@ -199,6 +203,7 @@ class Learned:
         consumed, simulated, seconds = (
             described[key] for key in ("consumed", "simulated", "seconds")
         )
+        processor = described.get("processor_seconds", math.nan)
         arms = {key: v for key, v in arrays.items() if not key.startswith(WEIGHTS)}
         weights = {
             key.removeprefix(WEIGHTS): v for key, v in arrays.items() if key.startswith(WEIGHTS)
@@ -206,8 +211,8 @@ class Learned:
         agent: Any = AGENTS[name].agent(**parameters)
         if weights:
             strategy = agent.trained(weights)
-            return cls(strategy, arms, consumed, simulated, seconds, agent, weights)
-        return cls(agent, arms, consumed, simulated, seconds)
+            return cls(strategy, arms, consumed, simulated, seconds, agent, weights, processor)
+        return cls(agent, arms, consumed, simulated, seconds, processor=processor)
 
 
 def _count(weights: dict[str, np.ndarray]) -> int:
@@ -265,12 +270,13 @@ def learn(
     before, seconds = checkpoint.unfinished() or (None, 0.0)
     steps, began = agent.search(seed, prior, trials, before), time.perf_counter()
     findings = next(steps)  # compiles
-    preparing = since(began)
+    preparing, worked = since(began), 0.0 if before is None else math.nan
     try:
         while True:
-            started = time.perf_counter()
+            started, working = time.perf_counter(), time.process_time()
             step = next(steps, None)
             seconds += since(started)
+            worked += max(0.0, time.process_time() - working)
             if step is None:
                 break
             findings = step
@@ -286,6 +292,7 @@ def learn(
         seconds,
         agent,  # type: ignore[arg-type]
         agent.weights(findings),
+        worked,
     )
     checkpoint.concluded(learned)
     return learned, preparing

@@ -15,7 +15,8 @@ from typer.testing import CliRunner
 import jbrl
 from jbrl.agents.opps.ranking import Formula
 from jbrl.cli.app import app
-from jbrl.play.offline import learn
+from jbrl.play import offline
+from jbrl.play.offline import Learned, SearchCheckpoint, learn
 from jbrl.play.unit import Unit
 from jbrl.study import resume
 from jbrl.study.plan import plan
@@ -75,6 +76,23 @@ def test_one_search_serves_all_experiments_with_the_same_prior(results):
 def test_what_was_found_before_takes_no_time():
     known = SimpleNamespace(learned=lambda: "found")
     assert learn(None, 0, None, None, known) == ("found", 0.0)
+
+
+def test_processor_seconds_of_a_search_are_kept_beside_its_wall_seconds(monkeypatch):
+    """Each round waits for 2 s, and works for 1 s of them; one that goes on knows but its part."""
+    clock, agent = iter(range(100)), SimpleNamespace(strategy=lambda _: Formula("Q0"))
+    monkeypatch.setattr(offline.time, "perf_counter", lambda: 2.0 * next(clock))
+    monkeypatch.setattr(offline.time, "process_time", lambda: next(clock) / 2)
+    agent.arms = agent.weights = lambda _: {}
+    findings = SimpleNamespace(consumed=1, simulated=1)
+    agent.search = lambda *_: iter([findings] * 3)
+    found, _ = learn(agent, 0, None, None, SearchCheckpoint())
+    assert 0 < found.processor < found.seconds
+    assert Learned.read(found.describe(), {}).processor == found.processor
+    unfinished = SimpleNamespace(unfinished=lambda: (findings, 9.0), learned=lambda: None)
+    unfinished.advanced, unfinished.concluded = lambda *_: None, lambda _: None
+    later, _ = learn(agent, 0, None, None, unfinished)
+    assert np.isnan(later.processor) and "processor_seconds" not in later.describe()
 
 
 def test_what_was_tried_is_a_table(results):
