@@ -258,8 +258,9 @@ def _time(value: float | None) -> str:
 
 def _at_looser_limits(choice: Choice, one: Looser) -> str:
     limits = looser_limits(one, choice.offline_limit, choice.online_limit)
+    sure = "would" if one.low > 0 else "may"
     return (
-        f"At {limits} it would be {one.name}, better by {one.difference:.3g} ({one.low:.3g} to "
+        f"At {limits} it {sure} be {one.name}, better by {one.difference:.3g} ({one.low:.3g} to "
         f"{one.high:.3g})"
     )
 

@@ -632,7 +632,9 @@ def test_what_an_answer_rests_on(upper, course_of, monkeypatch):
     (looser,) = choice.looser
     assert (looser.name, looser.latency_seconds) == ("over the limit", 3e-3)
     assert looser.low < 27 < looser.high
-    assert "At 3 ms per decision it would be over the limit, better by 27" in choice.sentence
+    assert "At 3 ms per decision it may be over the limit, better by 27" in choice.sentence
+    sure = dataclasses.replace(choice, looser=(looser._replace(low=1.0),))
+    assert "At 3 ms per decision it would be over the limit, better by 27" in sure.sentence
     assert choice.bracket == (0.5, upper)
     assert choice.share is not None and choice.share[0] <= choice.share[1] == 1
 
@@ -962,7 +964,7 @@ def test_equal_scores_bound_nothing_and_looser_limits_are_those_that_are_exceede
     assert "mean score 0 in 1,024 environments" in given.sentence
     assert "All scores are equal so far, which says nothing of rarer ones" in given.sentence
     page = str(document(json.loads(json.dumps(given.as_dict())), choice.rows()))
-    assert "('Better by 2 at 90 s offline', 'DPT')" in page and "0 to 0, so far" in page
+    assert "('Better by 2 (1 to 3) at 90 s offline', 'DPT')" in page and "0 to 0, so far" in page
 
 
 def test_a_training_that_would_not_end_in_time_is_not_begun():

@@ -122,7 +122,11 @@ def _facts(choice: Mapping[str, Any]) -> Facts:
     ]
     limits = choice["offline_limit"], choice["online_limit"]
     lines += [
-        (f"Better by {one.difference:.4g} at {looser_limits(one, *limits)}", one.name)
+        (
+            f"Better by {one.difference:.3g} ({one.low:.3g} to {one.high:.3g}) at "
+            f"{looser_limits(one, *limits)}",
+            one.name,
+        )
         for one in starmap(Looser, choice["looser"])
     ]
     return Facts("What it rests on", tuple(lines))
