@@ -137,6 +137,8 @@ def test_a_policy_is_taken_from_a_study(out: Path, tmp_path: Path, monkeypatch) 
     assert result.exit_code == 0 and "e-Greedy for GC; learned again from seed 1" in result.stdout
     assert "another version" not in result.stderr
     assert jbrl.load_policy(tmp_path / "policy").seed == 1
+    result = call("policy", out, "[", "--to", tmp_path / "policy")  # said before all else
+    assert result.exit_code == 2 and "policy: exists: expected the name of a new" in result.stderr
     result = call("policy", out, "[")
     assert result.exit_code == 2 and "error: unit '[': not a regular" in result.stderr
     result = call("policy", out, "seed 1")

@@ -303,6 +303,8 @@ def policy(
     """
     from jbrl.policy import of_unit
 
+    if to is not None and to.exists():  # known before anything is learned again
+        raise JbrlError(f"{to}: exists: expected the name of a new folder")
     with progress_bars() as show:
         found = of_unit(folder, unit, _searching(show))
     measured = found.latency()
