@@ -193,6 +193,7 @@ class Times:
     first_cost: float = 0.0
     decisions: int = DECISIONS  # measured
     machine: str = ""  # processor of the machine; "": not known
+    busy: int = 0  # 1: other programs kept the machine busy
 
     @classmethod
     def read(cls, header: dict[str, Any], _: object = None) -> "Times":
@@ -227,8 +228,10 @@ class Times:
         """
         if self.machine not in ("", processor()):
             return False
-        waited = self.cost <= SAFE * limit < self.latency and not present_busy_text()
-        return self.median > limit or (self.decisions > FEW_DECISIONS and not waited)
+        waited = self.latency > SAFE * limit and (self.busy or self.cost <= SAFE * limit)
+        if waited and not present_busy_text():
+            return False
+        return self.median > limit or self.decisions > FEW_DECISIONS
 
 
 class Racer:
@@ -292,6 +295,7 @@ class Racer:
             latency.processor_p99,
             decisions=latency.decisions,
             machine=processor(),
+            busy=int(present_busy_text() != ""),
         )
         self._kept.put(f"{self.unit.id}-times", dataclasses.asdict(self.times))
 
@@ -310,6 +314,7 @@ class Racer:
             processor=found.processor_p99,
             first_cost=times.chosen_by,
             decisions=found.decisions,
+            busy=int(present_busy_text() != ""),
         )
         self._kept.put(f"{self.unit.id}-times", dataclasses.asdict(self.times))
 

@@ -493,6 +493,8 @@ def test_decisions_that_were_slow_by_chance_are_measured_again(median, p99, spen
         ((1e-3, 1e-3), "elsewhere", [20, 300, 20, 300]),
         ((1.5e-4, 1.5e-4), "busy", [20, 300, 300, 300]),
         ((1.5e-4, 1.5e-4), "idle", 2 * [20, 300, 300, 300]),  # slow ones had to wait
+        ((1e-5, 1e-5), "idle", [20]),
+        ((1e-5, 1e-5), "idle now", [20, 20]),  # and perhaps all
     ],
 )
 def test_times_that_are_kept_serve_limits_that_they_were_measured_for(
@@ -516,6 +518,8 @@ def test_times_that_are_kept_serve_limits_that_they_were_measured_for(
         racer = Racer(one, protocol, Kept(tmp_path), Clock(60))
         racer.learn(60.0, limit, 60.0)
         assert racer.times is not None and racer.times.latency == 2e-4
+        if later == "idle now":
+            monkeypatch.setattr(racing, "present_busy_text", lambda: "")
         if later == "elsewhere":
             monkeypatch.setattr(racing, "processor", lambda: "another")
     assert found == asked
