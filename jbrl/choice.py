@@ -189,7 +189,8 @@ ORDER = {"leader": 0, "tied": 1, "running": 1, "not better": 2, "worse": 2} | {
     "failed": 4,
 }
 
-SMALL = 1e-3  # means below it, all of them, stand with significant digits
+# means that are all below the one, or one of them above the other, stand with significant digits
+SMALL, LARGE = 1e-3, 1e9
 
 
 def standing_rows(standings: Iterable[Standing]) -> list[list[str]]:
@@ -201,7 +202,8 @@ def standing_rows(standings: Iterable[Standing]) -> list[list[str]]:
         key=lambda one: (ORDER[one.status], -(one.mean or 0.0)),
     )
     decimals = decimals_for(one.standard_error or 0.0 for one in known)
-    small = 0 < max((abs(one.mean or 0.0) for one in known), default=0.0) < SMALL
+    greatest = max((abs(one.mean or 0.0) for one in known), default=0.0)
+    extreme = 0 < greatest < SMALL or greatest > LARGE
     rows = [["candidate", "mean", "environments", "per decision", "offline", "status"]]
     for one in known:
         status = (
@@ -213,7 +215,7 @@ def standing_rows(standings: Iterable[Standing]) -> list[list[str]]:
         if one.mean is not None:
             error = one.standard_error or 0.0
             mean = score_text(one.mean, error, decimals)
-            if small:
+            if extreme:
                 mean = f"{number_text(one.mean, '.4g')} ± {error:.2g}"
         times = (_time(one.latency_seconds), _time(one.offline_seconds))
         rows.append([one.name, mean, f"{one.n:,}", *times, status])

@@ -943,6 +943,8 @@ def test_means_stand_with_the_digits_of_their_errors():
     assert [row[1] for row in standing_rows(standings)[1:]] == ["494 ± 132", "289 ± 141"]
     small = dataclasses.replace(standings[0], mean=-1.0998e-14, standard_error=2.1e-16)
     assert standing_rows([small])[1][1] == "−1.1e-14 ± 2.1e-16"
+    large = dataclasses.replace(standings[0], mean=5.5484e30, standard_error=8.8e28)
+    assert standing_rows([large])[1][1] == "5.548e+30 ± 8.8e+28"
 
 
 def test_numbers_show_what_ends_differ_by(choice):
