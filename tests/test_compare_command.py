@@ -151,7 +151,9 @@ def test_two_studies(
         "Holm's correction 1 do."
     )
     assert told[1].startswith(f"47 only in {folder}: ") and told[1].endswith(", …")
-    assert "Agents in both" in (tmp_path / "compare.html").read_text(encoding="utf-8")
+    page = (tmp_path / "compare.html").read_text(encoding="utf-8")
+    for name in ("Experiment", "Agent", "Here", "There", "Difference", "± 95%", "p", "Test"):
+        assert f">{name}<" in page[page.index("Agents in both") :]
     monkeypatch.setattr("jbrl.comparison._SHOWN", 47)
     assert call("compare", csv_file, "--to", folder).stderr.splitlines()[1][-1] != "…"
     same = call("compare", folder, "--to", folder)

@@ -2,6 +2,7 @@
 together as alone, and a learner in the manner of PureJaxRL.
 """
 
+import dataclasses
 import importlib.util
 from functools import partial
 from pathlib import Path
@@ -51,6 +52,14 @@ def test_finite_mdps_are_truncated_and_ends_are_told_apart_as_gymnax_1_does():
     _, state, _, terminated, truncated, info = env.step(jax.random.PRNGKey(2), state, 0, params)
     assert not terminated and truncated and float(info["discount"]) == 1
     assert int(state.time) == 0
+
+
+def test_params_that_are_given_are_those_of_the_episode():
+    env, params = functional.make("GC", seed=3)
+    elsewhere = dataclasses.replace(params.mdp, initial_state=jnp.int32(3))
+    other = dataclasses.replace(params, mdp=elsewhere)
+    observed = [env.reset(jax.random.key(0), *of)[0] for of in ((), (other,))]
+    assert [int(np.argmax(o)) if np.ndim(o) else int(o) for o in observed] == [0, 3]
 
 
 @pytest.mark.slow

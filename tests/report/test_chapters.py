@@ -3,13 +3,14 @@
 import dataclasses
 import json
 import re
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
 import pytest
 
 import jbrl
-from jbrl.report import sections
+from jbrl.report import chapters, sections
 from jbrl.report.axes import styles
 from jbrl.report.chapters import document, write_report
 from jbrl.report.content import Cell, Heading, Items, Paragraph, Plot, Span, Table
@@ -390,3 +391,14 @@ def test_without_searches_there_is_no_such_page(tmp_path, strategies):
     write_report(*LITTLE, MANIFEST, tmp_path, strategies)
     assert not (tmp_path / "strategies.html").exists()
     assert "strategies.html" not in (tmp_path / "index.html").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(("n", "left_out"), [(3, False), (4, True)])
+def test_an_answer_has_three_sentences_at_most(monkeypatch, n, left_out):
+    chains = [(float(k), [(0.0, f"agent {k}")]) for k in range(n)]
+    monkeypatch.setattr(chapters, "_chains", lambda _: chains)
+    agents = pd.DataFrame({"algorithm": ["A", "B"], "best": [True, False], "tied": False})
+    section = SimpleNamespace(timed=agents, champions=agents, choice=None)
+    said = text(chapters.advice(section))
+    assert ("The map shows what lies between" in said) == left_out
+    assert said.count("agent") == 3 and f"agent {n - 1}" in said

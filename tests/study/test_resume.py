@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -193,3 +194,11 @@ def test_a_return_that_is_not_finite_fails_its_unit(tmp_path, monkeypatch):
         and "in environment 3 is nan: expected a finite number" in found.header["reason"]
     )
     assert len(results.returns) == 0
+
+
+@pytest.mark.parametrize(("kept", "running", "written"), [(1, 0, 0), (0, 1, 0), (0, 0, 1)])
+def test_no_checkpoint_is_written_within_a_call_or_twice(kept, running, written):
+    calls = []
+    work = SimpleNamespace(_kept=kept, _running=running or None, _keep=lambda: calls.append(1))
+    execute._Work._keep_if_idle(work)
+    assert len(calls) == written
