@@ -9,9 +9,10 @@ are so few ways that all of them are enumerated.
 
 import dataclasses
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
+from operator import itemgetter
 from typing import Any
 
 import jax
@@ -33,7 +34,7 @@ MOST_FAILURES = 16  # of each move in a state that are counted; further ones are
 CHUNK = 256  # nodes at a time
 CONTROL, MISSED = 8, 1e-3  # samples of the control, and how often its means may be wrong
 AT_ONCE, LANES = 2**15, 2**9  # MDPs of leaves; those of one call
-LEAST_MDPS, TRIED, USUAL_MDPS, MOST_MDPS = 2**4, 2**5, 2**13, 2**15  # of each leaf in a replication
+LEAST_MDPS, TRIED, USUAL_MDPS, MOST_MDPS = 2**4, 2**4, 2**13, 2**15  # of each leaf in a replication
 PILOT = 16  # MDPs of a replication for each one of the sample that means are taken from
 PRECISION, MOST_SWEEPS = 5e-4, 100  # of worths, as a part of the greatest one
 # Seconds on one core: benchmarks/results/bounds-cpu2.jsonl.
@@ -601,25 +602,27 @@ def forgetting(
       memory: bytes that it may take.
       seconds: that a replication may take; default: as long as usual.
     """
-    usual, found = math.isinf(seconds), list[tuple[float, Forgetting]]()
-    n_moves = len(shown.moves.all)
+    n_moves, usual = len(shown.moves.all), math.isinf(seconds)
     tried = LEAVES * OF_MOVE * n_moves * (TRIED + LEAST_MDPS) / shown.threads
     fitting = min(memory // (OF_MEMORY * n_moves), seconds / tried)
-    most = MOST_NODES if usual else fitting
+    most, found = MOST_NODES if usual else fitting, list[tuple[float, Forgetting]]()
 
-    def falls(events: int, remembered: int) -> bool:
-        """Try a kind; return whether it is lower than all before."""
-        one = revealing(shown, events, remembered, most)
-        if one is None or one.seconds(TRIED) > seconds:
-            return False
-        value = one.solve(one.of_leaves(one.draw(TRIED, trial))[0])
-        if found and value >= found[-1][0]:
-            return False
-        found.append((value, one))
-        return True
+    def falling(remembered: int) -> Iterator[tuple[float, Forgetting]]:
+        """Yield values and relaxations of more and more events, as long as they are lower."""
+        before = math.inf
+        for events in range(1, MOST_EVENTS + 1):
+            one = revealing(shown, events, remembered, most)
+            if one is None or one.seconds(TRIED) > seconds:
+                return
+            value = one.solve(one.of_leaves(one.draw(TRIED, trial))[0])
+            if value >= before:
+                return
+            yield value, one
+            before = value
 
-    all(falls(events, 0) for events in range(1, MOST_EVENTS + 1))
-    if found:
-        events = found[-1][1].events
-        all(falls(events, failures) for failures in range(1, MOST_REMEMBERED + 1))
+    for remembered in range(MOST_REMEMBERED + 1):
+        best = min(falling(remembered), key=itemgetter(0), default=None)
+        if best is None or (found and best[0] >= found[-1][0]):
+            break
+        found.append(best)
     return found[-1][1] if found else None
