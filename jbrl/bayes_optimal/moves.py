@@ -34,7 +34,8 @@ MOST_FAILURES = 16  # of each move in a state that are counted; further ones are
 CHUNK = 256  # nodes at a time
 CONTROL, MISSED = 8, 1e-3  # samples of the control, and how often its means may be wrong
 AT_ONCE, LANES = 2**15, 2**9  # MDPs of leaves; those of one call
-LEAST_MDPS, TRIED, USUAL_MDPS, MOST_MDPS = 2**4, 2**4, 2**13, 2**15  # of each leaf in a replication
+LEAST_MDPS, USUAL_MDPS, MOST_MDPS = 2**4, 2**13, 2**15  # of each leaf in a replication
+TRIED, USEFUL = 2**4, 2**6  # the same where kinds are tried; for which there has to be time
 PILOT = 16  # MDPs of a replication for each one of the sample that means are taken from
 PRECISION, MOST_SWEEPS = 5e-4, 100  # of worths, as a part of the greatest one
 # Seconds on one core: benchmarks/results/bounds-cpu2.jsonl.
@@ -603,8 +604,8 @@ def forgetting(
       seconds: that a replication may take; default: as long as usual.
     """
     n_moves, usual = len(shown.moves.all), math.isinf(seconds)
-    tried = LEAVES * OF_MOVE * n_moves * (TRIED + LEAST_MDPS) / shown.threads
-    fitting = min(memory // (OF_MEMORY * n_moves), seconds / tried)
+    of_node = LEAVES * OF_MOVE * n_moves * (USEFUL + LEAST_MDPS) / shown.threads
+    fitting = min(memory // (OF_MEMORY * n_moves), seconds / of_node)
     most, found = MOST_NODES if usual else fitting, list[tuple[float, Forgetting]]()
 
     def falling(remembered: int) -> Iterator[tuple[float, Forgetting]]:
@@ -612,7 +613,7 @@ def forgetting(
         before = math.inf
         for events in range(1, MOST_EVENTS + 1):
             one = revealing(shown, events, remembered, most)
-            if one is None or one.seconds(TRIED) > seconds:
+            if one is None or one.seconds(USEFUL) > seconds:
                 return
             value = one.solve(one.of_leaves(one.draw(TRIED, trial))[0])
             if value >= before:
