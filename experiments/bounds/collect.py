@@ -44,6 +44,7 @@ DECISIONS = {
     # known optima
     **dict.fromkeys(BANDITS, 0),
 }
+SECONDS = {"Grid": 3000}  # for an upper end; of others the usual sizes
 CHAINS = ("GC-appendix", *(f"GC(n_states={n})" for n in (3, 4, 6, 7, 8)))
 # agents that compete for a lower end with what the look-ahead suggests
 AGENTS: dict[str, dict[str, dict]] = {
@@ -120,7 +121,8 @@ def one_end(side: str, out: Path, names: Sequence[str]) -> None:
 
     for name, old in zip(names, narrowest(names), strict=True):
         above = side == "upper"
-        how = {"decisions": DECISIONS[name], "played": 2} if above else competing(name)
+        how: dict = {"decisions": DECISIONS[name], "played": 2, "budget": SECONDS.get(name)}
+        how = how if above else competing(name)
         found = jbrl.bound(name, **({"decisions": 1} | how), out=out).as_dict()
         if above:
             stands = found["upper"] < old["upper"]

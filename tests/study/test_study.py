@@ -175,6 +175,7 @@ WRONG_SETTINGS: list[tuple[dict[str, Any], str]] = [
     ({"discount": -0.1}, "discount = -0.1: expected"),
     ({"discount": float("nan")}, "discount = nan: expected"),
     ({"seed": -1}, "seed = -1: expected an integer from 0"),
+    ({"seed": 2**32}, "seed = 4294967296: expected an integer from 0 to 4294967295"),
     ({"seed": [1, 0.5]}, "seed = [1, 0.5]: expected an integer from 0"),
     ({"horizon": "automatic"}, LIFETIME.format("automatic")),
     ({"horizon_epsilon": 0}, "horizon_epsilon = 0: expected a number above 0"),
