@@ -149,7 +149,7 @@ def _distances(model: Model) -> np.ndarray:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Shown:
-    """What MDPs of the prior are worth to an agent that is shown them.
+    """The worth of MDPs of the prior to an agent that is shown them.
 
     Attributes:
       seed: words of the seed of the sample that `known` is of.
@@ -267,7 +267,7 @@ class _Nodes:
 
 
 class _Growth:
-    """What follows on nodes."""
+    """The way from a wave of nodes to the next."""
 
     def __init__(self, moves: Moves, events: int, remembered: int) -> None:
         self._events, self._remembered = events, remembered
