@@ -121,8 +121,9 @@ def one_end(side: str, out: Path, names: Sequence[str]) -> None:
 
     for name, old in zip(names, narrowest(names), strict=True):
         above = side == "upper"
-        how: dict = {"decisions": DECISIONS[name], "played": 2, "budget": SECONDS.get(name)}
-        how = how if above else competing(name)
+        budget = SECONDS.get(name)
+        aside = {"decisions": DECISIONS[name], "played": 2, "budget": budget}
+        how: dict = aside if above else competing(name)
         found = jbrl.bound(name, **({"decisions": 1} | how), out=out).as_dict()
         if above:
             stands = found["upper"] < old["upper"]

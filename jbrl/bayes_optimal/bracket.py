@@ -18,7 +18,7 @@ from jbrl.bayes_optimal.hidden_ahead import hide, restored
 from jbrl.bayes_optimal.limits import CONFIDENCE, ONE_SIDED, RANGE, lower_limit
 from jbrl.bayes_optimal.look_ahead import LookAhead, Replication
 from jbrl.bayes_optimal.lower import LEAST_PLAYED, TRIAL, Candidate, candidates, find_agents
-from jbrl.bayes_optimal.moves import Forgetting, Moves, Shown, find_moves, forgetting, revealing
+from jbrl.bayes_optimal.moves import Forgetting, Moves, Shown, best_kind, find_moves, revealing
 from jbrl.bayes_optimal.plan import (
     LARGEST_PLAYED,
     REPLICATIONS,
@@ -504,15 +504,12 @@ class _Work:
         trial, control = self.seeds("forgetting", 2)
         words = tuple(control.generate_state(4).tolist())
         shown = Shown(moves, self.discount, self.horizon, self.cores, words)
-        made: list[Forgetting] = []
 
         def find() -> dict[str, Any]:
-            found = forgetting(shown, trial, self.plan.memory, limit)
-            made.extend([found] if found else [])
-            return {"kind": found and (found.events, found.remembered)}
+            return {"kind": best_kind(shown, trial, self.plan.memory, limit)}
 
         kind = self.pieces.get(f"forgetting-{self.plan.budget:g}", find)["kind"]
-        return made[0] if made else revealing(shown, *kind) if kind else None
+        return None if kind is None else revealing(shown, *kind)
 
     def _tried(self, agents: Mapping[str, Agent]) -> list[tuple[Candidate, int]]:
         """Return policies that may earn the lower end, and in how many MDPs each is tried.

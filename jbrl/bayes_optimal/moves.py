@@ -3,8 +3,8 @@
 All rows of such a problem either stay or lead to one other state. An agent forgets how often its
 moves failed in a state when it leaves that state. Knowing of fewer failures never lowers the
 Bayes-optimal value of such a problem, and being shown the MDP does not either:
-docs/bounds-proofs.md proves both. The agent then remembers the successes on its way only, and there
-are so few ways that all of them are enumerated.
+docs/bounds-proofs.md proves both. The agent then remembers the successes on its way, and a few
+failures where there is time, so that all that it may remember is enumerated.
 """
 
 import dataclasses
@@ -12,7 +12,6 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
-from operator import itemgetter
 from typing import Any
 
 import jax
@@ -27,15 +26,17 @@ from jbrl.mdp.model import Block, Model
 from jbrl.vectorize import native
 
 MOST_NODES = 20_000  # without a limit of time
-LEAVES = 2  # of a node, about
-OF_MEMORY = 32  # bytes for a move of the problem and a node, leaves and what is grown counted
-MOST_EVENTS, MOST_REMEMBERED = 8, 3
+LEAVES = 2  # for each node, about
+OF_MEMORY = 32  # bytes that a node takes for each move of the problem, its leaves and growth too
+MOST_EVENTS, MOST_REMEMBERED = 8, 3  # that are tried: events, and failures that are remembered
 MOST_FAILURES = 16  # of each move in a state that are counted; further ones are forgotten at once
 CHUNK = 256  # nodes at a time
-CONTROL, MISSED = 8, 1e-3  # samples of the control, and how often its means may be wrong
-AT_ONCE, LANES = 2**15, 2**9  # MDPs of leaves; those of one call
+AT_ONCE, LANES = 2**15, 2**9  # MDPs in memory; those of one call of the program
+CONTROL = 8  # samples of `AT_ONCE` MDPs that limit the means of the control
+MISSED = 1e-3  # probability that one of these limits is too low
 LEAST_MDPS, USUAL_MDPS, MOST_MDPS = 2**4, 2**13, 2**15  # of each leaf in a replication
-TRIED, USEFUL = 2**4, 2**6  # the same where kinds are tried; for which there has to be time
+TRIED = 2**4  # MDPs of each leaf by which kinds of relaxations are compared
+USEFUL = 2**6  # those of a replication that there is time for in a kind that is tried
 PILOT = 16  # MDPs of a replication for each one of the sample that means are taken from
 PRECISION, MOST_SWEEPS = 5e-4, 100  # of worths, as a part of the greatest one
 # Seconds on one core: benchmarks/results/bounds-cpu2.jsonl.
@@ -167,8 +168,8 @@ class Shown:
 
     @cached_property
     def known(self) -> np.ndarray:
-        """Limits of the mean worths, [S] float64; one of them is too low with probability `MISSED`
-        at most.
+        """Upper limits of the mean worths, [S] float64; with probability `MISSED` at most, one of
+        them is too low.
         """
         first, *seeds = np.random.SeedSequence(self.seed).spawn(1 + CONTROL)
         pilot = self.worths(self.draw(AT_ONCE, first)[0])
@@ -214,7 +215,7 @@ class Shown:
 
     @cached_property
     def _times(self) -> np.int32:
-        """Sweeps after which the value of the first state falls no more in some MDPs."""
+        """Sweeps after which the value of the first state falls no more, in `LANES` MDPs."""
         chances = self.draw(LANES, np.random.SeedSequence(self.seed))[0].astype(np.float32)
         for times in range(1, MOST_SWEEPS):
             if self._sweep(chances, np.int32(times))[1] <= PRECISION * self.most.max():
@@ -346,9 +347,9 @@ class Forgetting:
     """The problem of the upper bound.
 
     Attributes:
+      shown: the problem once the MDP is revealed.
       tree: what is remembered, and when the MDP is revealed.
-      events: at which one it is revealed.
-      remembered: failures of a move that succeeds before the first event.
+      events, remembered: as of `grow`.
     """
 
     shown: Shown
@@ -356,22 +357,14 @@ class Forgetting:
     events: int
     remembered: int
 
-    @property
-    def moves(self) -> Moves:
-        return self.shown.moves
-
-    @property
-    def threads(self) -> int:
-        return self.shown.threads
-
     def seconds(self, n_mdps: int) -> float:
         """Estimate the duration of a replication."""
-        tree, n_moves = self.tree, np.array([len(moves) for moves in self.moves.of_state])
+        tree, n_moves = self.tree, np.array([len(moves) for moves in self.shown.moves.of_state])
         chances = n_moves[tree.states].sum() * (MOST_FAILURES + 1)
         drawn = n_mdps + max(LEAST_MDPS, n_mdps // PILOT)
-        each = OF_MOVE * len(self.moves.all) * len(tree.leaf_states)
+        each = OF_MOVE * len(self.shown.moves.all) * len(tree.leaf_states)
         once = 3 * OF_CHANCE * chances + each * drawn
-        return float(once / self.threads)
+        return float(once / self.shown.threads)
 
     def replication(self, n_mdps: int, seed: np.random.SeedSequence) -> Replication:
         """Return an estimate of the upper bound.
@@ -388,7 +381,7 @@ class Forgetting:
         value, distance = self.of_leaves(drawn, centre)
         return Replication(
             self.solve(value),
-            float(self.shown.worths(drawn[:, 0, 0])[self.moves.first].mean()),
+            float(self.shown.worths(drawn[:, 0, 0])[self.shown.moves.first].mean()),
             self.solve(distance, paid=False) ** 2,
             self.solve(deviation, paid=False) ** 2 * (1 + 1 / n_before),
             self._greatest,
@@ -400,7 +393,8 @@ class Forgetting:
 
         What the MDPs of one number add to the value of a policy is a sum over leaves, with weights.
         Less what another sample lets expect, its root mean square is at most the same sum of those
-        of leaves (Minkowski). The means of the control may be wrong as often as is said here, too.
+        of leaves (Minkowski). The limits of the control are too low in `MISSED` of all cases, which
+        are taken from those in which the margin may be too small.
         """
         return margin_of(replications, n_mdps, confidence + MISSED)
 
@@ -463,7 +457,7 @@ class Forgetting:
             middle = means if centre is None else centre[part]
             distances[part] = np.sqrt(((found - middle[:, None]) ** 2).mean(1))
 
-        with ThreadPoolExecutor(self.threads) as pool:
+        with ThreadPoolExecutor(self.shown.threads) as pool:
             list(pool.map(fill, range(0, len(estimates), n_leaves)))
         return estimates, distances
 
@@ -476,7 +470,7 @@ class Forgetting:
         """
         tree = self.tree
         both = np.concatenate([np.empty(len(tree.states)), leaves])  # as `Tree.children` counts
-        with ThreadPoolExecutor(self.threads) as pool:
+        with ThreadPoolExecutor(self.shown.threads) as pool:
             for wave in reversed(tree.waves):
                 tasks = self._parts(np.array(wave))
                 found = pool.map(lambda nodes: self._solve(nodes, both, paid), tasks)
@@ -494,7 +488,7 @@ class Forgetting:
         """Return the values of nodes in one state: the failures there are counted until a move
         succeeds.
         """
-        tree, moves = self.tree, self.moves.of_state[int(self.tree.states[nodes[0]])]
+        tree, moves = self.tree, self.shown.moves.of_state[int(self.tree.states[nodes[0]])]
         if not moves:  # nothing leads away, and staying pays nothing
             return np.zeros(len(nodes))
         failed = np.arange(MOST_FAILURES + 1)
@@ -592,24 +586,24 @@ def revealing(
     return None if tree is None else Forgetting(shown, tree, events, remembered)
 
 
-def forgetting(
+def best_kind(
     shown: Shown, trial: np.random.SeedSequence, memory: int, seconds: float = math.inf
-) -> Forgetting | None:
-    """Return the relaxation with the least value on a sample of its own; None where none is small
-    enough.
+) -> tuple[int, int] | None:
+    """Return the kind, (events, remembered), of the relaxation with the least value on a sample of
+    its own; None where none is small enough.
 
     Args:
       trial: seed of that sample.
-      memory: bytes that it may take.
+      memory: bytes that the relaxation may take.
       seconds: that a replication may take; default: as long as usual.
     """
-    n_moves, usual = len(shown.moves.all), math.isinf(seconds)
-    of_node = LEAVES * OF_MOVE * n_moves * (USEFUL + LEAST_MDPS) / shown.threads
-    fitting = min(memory // (OF_MEMORY * n_moves), seconds / of_node)
-    most, found = MOST_NODES if usual else fitting, list[tuple[float, Forgetting]]()
+    n_moves, most = len(shown.moves.all), float(MOST_NODES)
+    if not math.isinf(seconds):
+        of_node = LEAVES * OF_MOVE * n_moves * (USEFUL + LEAST_MDPS) / shown.threads
+        most = min(memory / (OF_MEMORY * n_moves), seconds / of_node)
 
-    def falling(remembered: int) -> Iterator[tuple[float, Forgetting]]:
-        """Yield values and relaxations of more and more events, as long as they are lower."""
+    def falling(remembered: int) -> Iterator[tuple[float, tuple[int, int]]]:
+        """Yield values and kinds of more and more events, as long as the values fall."""
         before = math.inf
         for events in range(1, MOST_EVENTS + 1):
             one = revealing(shown, events, remembered, most)
@@ -618,12 +612,13 @@ def forgetting(
             value = one.solve(one.of_leaves(one.draw(TRIED, trial))[0])
             if value >= before:
                 return
-            yield value, one
+            yield value, (events, remembered)
             before = value
 
+    least, found = math.inf, None
     for remembered in range(MOST_REMEMBERED + 1):
-        best = min(falling(remembered), key=itemgetter(0), default=None)
-        if best is None or (found and best[0] >= found[-1][0]):
+        value, kind = min(falling(remembered), default=(math.inf, None))
+        if value >= least:
             break
-        found.append(best)
-    return found[-1][1] if found else None
+        least, found = value, kind
+    return found
