@@ -76,15 +76,18 @@ def measure_forgetting(name: str) -> dict[str, Any]:
     tree = relaxed.tree
     n, n_leaves = len(tree.states), len(tree.leaf_states)
     solving, _ = processor_seconds(lambda: relaxed.solve(np.ones(n_leaves)))
+    controlling, _ = processor_seconds(lambda: relaxed.shown.known)  # compiles
     drawn = relaxed.draw(4 * LEAST_MDPS, np.random.SeedSequence(0))
     sampling, (values, _) = processor_seconds(lambda: relaxed.of_leaves(drawn))
     return {
         "problem": name,
         "events": KIND[0],
+        "remembered_failures": KIND[1],
         "nodes": n,
         "leaves": n_leaves,
         "growing_seconds_per_node": growing / n,
         "solving_seconds_per_node": solving / n,
+        "control_seconds": controlling,
         "seconds_per_leaf_and_mdp": sampling / n_leaves / drawn.shape[-1],
         "value": relaxed.solve(values),
     }
