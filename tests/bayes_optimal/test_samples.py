@@ -74,7 +74,7 @@ class Stages:
 
 @pytest.fixture
 def stages(monkeypatch):
-    monkeypatch.setattr(bracket, "forgetting", lambda *_: None)
+    monkeypatch.setattr(bracket, "find_moves", lambda *_: None)
     monkeypatch.setattr(bracket, "repeats", lambda *_: None)
     return Stages(monkeypatch)
 
