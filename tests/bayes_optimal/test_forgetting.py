@@ -251,6 +251,9 @@ def test_problems_of_moves_are_found():
     assert find_moves(make_model(distribution(weights, rewards, -1))) is None
     assert find_moves(make_model(distribution(weights, -rewards))) is None
     assert find_moves(make_model(distribution(weights, rewards + 1))) is None  # staying pays
+    certain = np.argwhere((weights > 0).sum(-1) == 1)[0]
+    weights[tuple(certain)] = np.roll(weights[tuple(certain)], 1)
+    assert find_moves(make_model(distribution(weights, rewards))) is None  # leads elsewhere
 
 
 def test_the_kind_with_the_least_value_is_found(monkeypatch):
@@ -266,6 +269,7 @@ def test_the_kind_with_the_least_value_is_found(monkeypatch):
 
     found = functools.partial(best_kind, shown, seed)
     assert found(2**32) == found(2**32, 100.0) == (1, 3)
+    assert best_kind(Shown(moves, 0.9, HORIZON, 1, (5,)), seed, 2**32) == (2, 3)
     assert found(2**32, seconds[1, 1]) == (1, 1)
     assert found(moves_module.OF_MEMORY * len(moves.all) * sizes[1, 2], 100.0) == (1, 2)
     assert found(2**32, 1e-9) is None
