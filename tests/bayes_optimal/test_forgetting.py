@@ -193,6 +193,8 @@ def test_its_margin_covers_what_estimates_miss(failure):
     value = relaxed.replication(2**15, np.random.SeedSequence(2)).value
     assert (ends < value).sum() <= 12
     assert ends.mean() > value + np.std([one.value for one in found])
+    sure = 0.9 + moves_module.MISSED  # the limits of the control may fail, too
+    assert relaxed.margin(found, 64, 0.9) == moves_module.margin_of(found, 64, sure)
 
 
 def test_means_of_the_control_are_limits(monkeypatch):
