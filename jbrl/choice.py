@@ -73,6 +73,7 @@ class Choice:
     winner: str | None
     recommended: str | None
     tied: tuple[str, ...]
+    cheaper: tuple[str, ...]  # of the tied, in less than half the time of the recommended
     score: tuple[float, float, float] | None
     n_fresh: int
     score_range: tuple[float, float]
@@ -106,6 +107,9 @@ class Choice:
         others = [name for name in self.tied if name != self.recommended]
         if others:
             parts.append(f"It cannot be distinguished from {', '.join(others)}")
+        if self.cheaper:
+            quicker = ", ".join(self.cheaper)
+            parts.append(f"Twice as quick, but not shown to be as good within epsilon: {quicker}")
         if self.share is not None:
             parts.append(
                 f"That is {self.share[0]:.1%} to {self.share[1]:.1%} of the Bayes-optimal value"
@@ -146,12 +150,12 @@ class Choice:
 
     @property
     def _measured(self) -> list[str]:
-        """Return how busy the machine was where limits were exceeded, and what was judged then."""
+        """Return how busy the machine was while limits were checked, and what was judged then."""
         if not self.busy:
             return []
         return [
-            f"Times were measured {self.busy}: decisions were judged by twice the median, or by "
-            "the processor time of slow ones where that is more"
+            f"Times were measured {self.busy}: decisions over the limit count as twice the median, "
+            "or as the processor time of slow ones where that is more"
         ]
 
     @property

@@ -269,6 +269,8 @@ class Chooser:
             scores = self._opening(racer, self.first)
             racer.status, self.played[racer.name] = "running", []
             self._add(racer.name, scores)
+            if self.race is not None:  # where a reference lacks, it may be the worst or the best
+                self.epsilon = self.race.epsilon = self._difference()
         except OutOfTimeError:
             late = "is ready, but had no time to play" if racer.times else LATE
             racer.status, racer.reason = "out of time", late
@@ -309,8 +311,8 @@ class Chooser:
         """
         times: Any = racer.times
         decision = times.latency
-        if decision > SAFE * self.limits[1] or times.offline > self.limits[0]:
-            decision = times.cost if self._is_busy() else decision
+        if self._is_busy() and decision > SAFE * self.limits[1]:
+            decision = times.cost
         for what, seconds, limit, share in (
             ("offline", times.offline, self.limits[0], 1.0),
             ("per decision", decision, self.limits[1], SAFE),
@@ -364,15 +366,20 @@ class Chooser:
     def begin(self) -> None:
         """Begin the race, or begin it anew where scores have left the range that was assumed."""
         self.range, self.assumed = self._score_range()
-        means = {name: float(np.nanmean(v)) for name, v in self.references.items()}
-        means |= {name: float(np.nanmean(np.concatenate(v))) for name, v in self.played.items()}
-        worst, best = means.get("Random", min(means.values())), max(means.values())
-        span = self.range[1] - self.range[0]
-        self.epsilon = max(self.part * (best - worst), ROUNDING * span)
-        names = [racer.name for racer in self.racers]
+        self.epsilon = self._difference()
+        names, span = [racer.name for racer in self.racers], self.range[1] - self.range[0]
         self.race = Race(names, span=span, epsilon=self.epsilon, confidence=self.confidence)
         for name, parts in self.played.items():
             self.race.add(name, self.clipped(np.concatenate(parts)))
+
+    def _difference(self) -> float:
+        """Return the difference that does not matter, by all that have played. It may change in a
+        race: evidence for one holds for all that are greater.
+        """
+        means = {name: float(np.nanmean(v)) for name, v in self.references.items()}
+        means |= {name: float(np.nanmean(np.concatenate(v))) for name, v in self.played.items()}
+        worst, best = means.get("Random", min(means.values())), max(means.values())
+        return max(self.part * (best - worst), ROUNDING * (self.range[1] - self.range[0]))
 
     def _score_range(self) -> tuple[tuple[float, float], bool]:
         """Return the least and greatest score there may be, and whether that is an assumption."""

@@ -270,6 +270,7 @@ class Verdict:
             winner=winner,
             recommended=recommended,
             tied=tuple(self._tied()),
+            cheaper=tuple(self._cheaper(recommended)),
             score=self.score[0] if self.score else None,
             n_fresh=self.score[1] if self.score else 0,
             score_range=course.range if race else (0.0, 0.0),
@@ -317,6 +318,15 @@ class Verdict:
         if race is None:
             return []
         return [n for n in race.running if n == race.leader or self._is_tied(n, race.leader)]
+
+    def _cheaper(self, recommended: str | None) -> list[str]:
+        """Return the tied that cost less than half of the recommended, cheapest first: they are not
+        shown to be as good within epsilon.
+        """
+        cost = {name: self._latency(name) for name in (*self._tied(), recommended) if name}
+        return sorted(
+            (n for n in cost if 2 * cost[n] < cost[str(recommended)]), key=cost.__getitem__
+        )
 
     def _is_tied(self, name: str, leader: str) -> bool:
         """Return whether a candidate may be better than the leader, or is within epsilon of it by

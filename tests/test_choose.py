@@ -873,6 +873,42 @@ def test_ends_of_the_range_play_late_where_nobody_else_enters(course_of, monkeyp
     assert course.epsilon == pytest.approx(0.1 * (9 + max(one.mean for one in course.racers)))
 
 
+def test_epsilon_without_ends_of_the_range_is_by_all_candidates_that_have_played(course_of):
+    """Those that are in the race at first may be about as good as each other."""
+    field = [rival(name, 1.0, 0.0, "Q-learning", blind=True) for name in ("a", "b", "late")]
+    course = course_of("Catch", 60, field, (3.0, 3.0, 1.0))
+    for racer in course.racers:
+        assert course._make_ready(racer, 1.0)
+        if racer.name != "late":
+            course.begin()
+            assert course.epsilon < 0.1
+    assert course.race.epsilon == course.epsilon == pytest.approx(0.2, rel=0.4)
+
+
+def test_tied_ones_that_are_quicker_are_named(course_of):
+    class Timed(Simulated):
+        def learn(self, offline: float, online: float, until: float) -> None:
+            seconds = 3e-4 if self.name == "best" else 3e-5
+            self.times = Times(0.1, seconds, seconds, 5e-6, 1.0)
+
+        def play(self, start: int, stop: int, until: float = np.inf) -> np.ndarray:
+            self.each = 1e-3
+            return self.mean + np.random.default_rng([stop, len(self.name)]).random(stop - start)
+
+    field = [rival(name, 3.0, 1.0, "Q-learning", blind=True) for name in ("best", "quicker")]
+    choice = Verdict(course_of("Catch", 20, field, (2.0, 1.99), Timed, 1e-6)).reach()
+    assert (choice.recommended, choice.tied) == ("best", ("best", "quicker"))
+    assert choice.cheaper == ("quicker",)
+    assert "Twice as quick, but not shown to be as good within epsilon: quicker." in choice.sentence
+
+
+def test_a_busy_machine_is_said_where_limits_are_kept(course_of, monkeypatch):
+    course = course_of("Catch", 60, [rival("a", 1.0, 0.0, "Q-learning")])
+    monkeypatch.setattr(import_module("jbrl.chooser"), "present_busy_text", lambda: " while busy")
+    course._enter(course.racers[0])
+    assert (course.racers[0].status, course.busy) == ("running", "while busy")
+
+
 def test_who_would_not_be_ready_in_time_is_left_out(course_of):
     """The first apart: nothing else could be the answer."""
     field = [rival("e-Greedy", 500.0, 0.0), rival("BEB", 500.0, 0.0), rival("PSRL", 5.0, 0.0)]
