@@ -149,9 +149,9 @@ class Policy:
         return life
 
     def functions(self) -> Player:
-        """Return the pure functions `reset(key, index)`, `act(life, observation)` and
-        `observe(life, reward, next_observation, terminated, truncated)`, for `jax.jit`, `jax.vmap`
-        and programs of one's own. The object is a pytree.
+        """Return the pure functions `reset(key, index)`, `act(life, observation)`, which returns
+        the action and the life, and `observe(life, reward, next_observation, terminated,
+        truncated)`, for `jax.jit`, `jax.vmap` and programs of one's own. The object is a pytree.
         """
         return self.player
 

@@ -82,8 +82,8 @@ def read_about(place: Path) -> dict[str, Any]:
         raise JbrlError(f"{path}: not what was saved: {error}") from None
     if about.get("format") != FORMAT:
         raise JbrlError(
-            f"{path}: format = {shown(about.get('format'))}: expected {FORMAT}, that of jbrl "
-            f"{versions()['jbrl']}"
+            f"{place / ABOUT}: format = {shown(about.get('format'))}: expected {FORMAT}, that of "
+            f"jbrl {versions()['jbrl']}"
         )
     return about
 

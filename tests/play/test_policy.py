@@ -249,6 +249,7 @@ TAMPERED = [
     (lambda about: about["agent"].update(name="os:system"), "module 'os' has no agent"),
     (lambda about: about["problem"].update(name="GDL"), "'GDL' is another one here|another policy"),
     (lambda about: about["lifetime"].update(Steps={"steps": 10**12}), "expected an integer from 1"),
+    (lambda about: about.update(format=2), "policy.json: format = 2: expected 1, that of jbrl"),
     (lambda about: about.update(seed=-1), "policy.json: seed = -1: expected an integer from 0"),
     (lambda about: about.update(compile_seconds=-1), "compile_seconds = -1: expected a number"),
     (lambda about: about["latency"].update(p99=True), "p99 = True: expected a number from 0"),
