@@ -1,6 +1,7 @@
 """The answer of `choose`: an agent for a problem, and what it rests on. Plain data."""
 
 import dataclasses
+import math
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
@@ -104,6 +105,9 @@ class Choice:
         if self.recommended is None:
             return f"{self._nobody}."
         parts = [f"Take {self.recommended} for {self.problem}: {_scored(self)}"]
+        if self.score is not None and self.references.get("Random", -math.inf) > self.score[2]:
+            random, _ = notebook.numbers(self.references["Random"], self.score[0])
+            parts.append(f"Random, which learns nothing, scores more: {random}")
         others = [name for name in self.tied if name != self.recommended]
         if others:
             parts.append(f"It cannot be distinguished from {', '.join(others)}")

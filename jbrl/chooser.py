@@ -378,7 +378,9 @@ class Chooser:
         """
         means = {name: float(np.nanmean(v)) for name, v in self.references.items()}
         means |= {name: float(np.nanmean(np.concatenate(v))) for name, v in self.played.items()}
-        worst, best = means.get("Random", min(means.values())), max(means.values())
+        best, worst = max(means.values()), min(means.values())
+        if means.get("Random", best) < best:  # else nobody has learned to be better
+            worst = means["Random"]
         return max(self.part * (best - worst), ROUNDING * (self.range[1] - self.range[0]))
 
     def _score_range(self) -> tuple[tuple[float, float], bool]:

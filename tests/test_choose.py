@@ -885,6 +885,17 @@ def test_epsilon_without_ends_of_the_range_is_by_all_candidates_that_have_played
     assert course.race.epsilon == course.epsilon == pytest.approx(0.2, rel=0.4)
 
 
+def test_random_that_is_the_best_is_said_and_is_no_end_of_the_range(course_of, choice):
+    course = course_of("Catch", 60, [rival("a", 1.0, 0.0, "Q-learning")])
+    course.references, course.played = {"Random": np.full(8, 3.0)}, {"a": [np.full(8, 1.0)]}
+    course.begin()
+    assert course.epsilon == pytest.approx(0.2)
+    for random, better in ((0.62, True), (0.09, False)):
+        scores: Any = {"score": (0.0, -0.1, 0.1), "references": {"Random": random}}
+        said = f"Random, which learns nothing, scores more: {random}. "
+        assert (said in dataclasses.replace(choice, **scores).sentence) == better
+
+
 def test_tied_ones_that_are_quicker_are_named(course_of):
     class Timed(Simulated):
         def learn(self, offline: float, online: float, until: float) -> None:
