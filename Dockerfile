@@ -1,6 +1,6 @@
-# docker build -t jbrl .                              CPU
-# docker build -t jbrl --build-arg JAX=jax[cuda13] .  NVIDIA GPU; run with --gpus all
-# docker run --rm -v "$PWD/out:/jbrl/out" jbrl        the quick study; its report is in out/quick
+# docker build -t jbrl .                                CPU
+# docker build -t jbrl --build-arg "JAX=jax[cuda13]" .  NVIDIA GPU; run with --gpus all
+# docker run --rm -v "$PWD/out:/jbrl/out" jbrl          the quick study; its report is in out/quick
 # docker run --rm jbrl make test
 FROM python:3.12-slim
 ARG JAX=jax

@@ -105,6 +105,7 @@ def test_the_container_copies_and_makes_what_is_here():
         ("", "test"),
     }
     assert {"study", "test"} <= TARGETS
+    assert '--build-arg "JAX=jax[' in text  # zsh takes brackets for a pattern
 
 
 def test_the_hosted_documentation_is_built_from_here():
