@@ -521,10 +521,13 @@ def sweeps(
     )
     rewards = np.array([move.reward for _, move in each], np.float32)
     last = np.append(states[1:] != states[:-1], True)
-    g = np.float32(discount)
+    g, lost = np.float32(discount), np.float32(1 - discount)
+    if g < discount:  # worths would be too low
+        g = np.nextafter(g, np.float32(1))
 
     def worths(chances: Array, times: Array) -> tuple[Array, Array]:
-        until = (chances / (1 - g * (1 - chances))).reshape(-1)  # a move is tried until it succeeds
+        # A move is tried until it succeeds; 1 - g (1 - p) would have no digits for g near 1.
+        until = (chances / (lost + g * chances)).reshape(-1)
         first = jnp.int32(moves.first * LANES)
 
         def move(k: Array, carry: Any) -> Any:

@@ -15,6 +15,7 @@ from jbrl.bayes_optimal import moves as moves_module
 from jbrl.bayes_optimal.bracket import _Work
 from jbrl.bayes_optimal.look_ahead import LookAhead
 from jbrl.bayes_optimal.moves import (
+    LANES,
     MOST_FAILURES,
     Forgetting,
     Moves,
@@ -23,6 +24,7 @@ from jbrl.bayes_optimal.moves import (
     best_kind,
     find_moves,
     revealing,
+    sweeps,
 )
 from jbrl.bayes_optimal.plan import make_plan
 from jbrl.bayes_optimal.upper import Ways
@@ -206,6 +208,19 @@ def test_means_of_the_control_are_limits(monkeypatch):
     truth = found[0].worths(found[0].draw(2**17, np.random.SeedSequence(9))[0]).mean(1)
     assert all((one.known > truth).all() for one in found)
     assert np.mean([one.known for one in found]) < 1.1 * truth.mean()
+
+
+@pytest.mark.parametrize("discount", [0.95, 0.99999])
+def test_worths_are_not_too_low_where_discounts_are_near_1(discount):
+    """Two moves in turn, of which the first one pays 1: V = u (1 + g u g V)."""
+    weights, rewards = np.ones((2, 1, 2)), np.zeros((2, 1, 2))
+    rewards[0, 0, 1] = 1
+    moves = find_moves(make_model(distribution(weights, rewards)))
+    assert moves is not None
+    chances = np.resize(np.float32([1e-6, 1e-4, 0.01, 1]), (2, LANES))
+    found, _ = sweeps(moves, np.full(2, 1 / (1 - discount)), discount)(chances, np.int32(1000))
+    until = chances[0] / (1 - discount * (1 - chances[0].astype(float)))
+    assert (found[0] > (1 - 1e-6) * until / (1 - (discount * until) ** 2)).all()
 
 
 def test_draws_have_the_law_of_what_is_remembered():
