@@ -506,7 +506,9 @@ class _Work:
         shown = Shown(moves, self.discount, self.horizon, self.cores, words)
 
         def find() -> dict[str, Any]:
-            return {"kind": best_kind(shown, trial, self.plan.memory, limit)}
+            memory = self.plan.memory
+            fits = shown.memory <= memory
+            return {"kind": best_kind(shown, trial, memory, limit) if fits else None}
 
         kind = self.pieces.get(f"forgetting-{self.plan.budget:g}", find)["kind"]
         return None if kind is None else revealing(shown, *kind)

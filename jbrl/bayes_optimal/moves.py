@@ -31,6 +31,8 @@ OF_MEMORY = 32  # bytes that a node takes for each move of the problem, its leav
 MOST_EVENTS, MOST_REMEMBERED = 8, 3  # that are tried: events, and failures that are remembered
 MOST_FAILURES = 16  # of each move in a state that are counted; further ones are forgotten at once
 CHUNK = 256  # nodes at a time
+OF_GROWTH = 12  # that what may be remembered next takes for each move of the problem
+OF_SAMPLE = 60  # that a move takes in an MDP of the prior
 AT_ONCE, LANES = 2**15, 2**9  # MDPs in memory; those of one call of the program
 CONTROL = 8  # samples of `AT_ONCE` MDPs that limit the means of the control
 MISSED = 1e-3  # probability that one of these limits is too low
@@ -162,6 +164,11 @@ class Shown:
     threads: int
     seed: tuple[int, ...]
 
+    @property
+    def memory(self) -> int:
+        """Return the bytes that samples of the prior take, about."""
+        return OF_SAMPLE * AT_ONCE * len(self.moves.all) * self.threads
+
     @cached_property
     def most(self) -> np.ndarray:
         return self.moves.model.extremes(self.discount, self.horizon)[1]
@@ -281,6 +288,12 @@ class _Growth:
                 self._there[x, k], self._pays[x, k] = True, move.reward > 0
                 self._is_event[x, k] = move.reward > 0 or not move.forward
 
+    def memory(self, nodes: _Nodes) -> int:
+        """Return the bytes that `after` takes, about."""
+        early = nodes.left == self._events - 1
+        n_next = self._there[nodes.states].sum(1) @ (1 + self._remembered * early)
+        return int(OF_GROWTH * n_next * nodes.memory.shape[2])
+
     def after(self, nodes: _Nodes) -> tuple[_Nodes, _Nodes, np.ndarray]:
         """Return the nodes and the leaves that follow, and for each node their numbers by its
         moves and their failures, [N, K, C]; those of leaves are -1, -2, ….
@@ -308,18 +321,23 @@ class _Growth:
         return inner, leaves, children
 
 
-def grow(moves: Moves, events: int, remembered: int, most: float = math.inf) -> Tree | None:
-    """Enumerate what is remembered; None where there are more than `most` nodes.
+def grow(
+    moves: Moves, events: int, remembered: int, most: float = math.inf, memory: float = math.inf
+) -> Tree | None:
+    """Enumerate what is remembered; None where there are more than `most` nodes, or growing takes
+    more than `memory` bytes.
 
     Events are rewards and moves back. The MDP is revealed at the event of number `events`, or,
     where that is the first one and a reward, at the next. Before the first one, so many failures of
     a move that succeeds are `remembered` each time.
     """
     growth = _Growth(moves, events, remembered)
-    memory = np.zeros((1, 2, len(moves.all)), np.uint8)
-    wave = _Nodes(memory, np.array([moves.first]), np.array([events - 1]))
+    nothing = np.zeros((1, 2, len(moves.all)), np.uint8)
+    wave = _Nodes(nothing, np.array([moves.first]), np.array([events - 1]))
     waves, leaves, children, n, n_leaves = [], [], [], 0, 0
     while len(wave.states):
+        if growth.memory(wave) > memory:
+            return None
         after, shown, numbers = growth.after(wave)
         waves.append(wave)
         leaves.append(shown)
@@ -330,11 +348,11 @@ def grow(moves: Moves, events: int, remembered: int, most: float = math.inf) -> 
             return None
         wave = after
     states, every = np.concatenate([w.states for w in waves]), np.concatenate(children)
-    memory = np.concatenate([w.memory for w in waves])
+    known = np.concatenate([w.memory for w in waves])
     ends = np.cumsum([len(w.states) for w in waves]).tolist()
     return Tree(
         states,
-        memory[np.arange(n)[:, None], :, growth.row[states]].transpose(2, 0, 1).astype(np.int64),
+        known[np.arange(n)[:, None], :, growth.row[states]].transpose(2, 0, 1).astype(np.int64),
         np.where(every < 0, n - 1 - every, every),
         tuple(map(range, [0, *ends], ends)),
         np.concatenate([w.states for w in leaves]),
@@ -582,10 +600,10 @@ def _first(chances: np.ndarray, gains: np.ndarray, discount: float) -> np.ndarra
 
 
 def revealing(
-    shown: Shown, events: int, remembered: int, most: float = math.inf
+    shown: Shown, events: int, remembered: int, most: float = math.inf, memory: float = math.inf
 ) -> Forgetting | None:
-    """Return the relaxation of a kind, unless it has more than `most` nodes."""
-    tree = grow(shown.moves, events, remembered, most)
+    """Return the relaxation of a kind; None as of `grow`."""
+    tree = grow(shown.moves, events, remembered, most, memory)
     return None if tree is None else Forgetting(shown, tree, events, remembered)
 
 
@@ -602,14 +620,14 @@ def best_kind(
     """
     n_moves, most = len(shown.moves.all), float(MOST_NODES)
     if not math.isinf(seconds):
-        of_node = LEAVES * OF_MOVE * n_moves * (USEFUL + LEAST_MDPS) / shown.threads
-        most = min(memory / (OF_MEMORY * n_moves), seconds / of_node)
+        most = seconds / (LEAVES * OF_MOVE * n_moves * (USEFUL + LEAST_MDPS) / shown.threads)
+    most = min(most, memory / (OF_MEMORY * n_moves))
 
     def falling(remembered: int) -> Iterator[tuple[float, tuple[int, int]]]:
         """Yield values and kinds of more and more events, as long as the values fall."""
         before = math.inf
         for events in range(1, MOST_EVENTS + 1):
-            one = revealing(shown, events, remembered, most)
+            one = revealing(shown, events, remembered, most, memory)
             if one is None or one.seconds(USEFUL) > seconds:
                 return
             value = one.solve(one.of_leaves(one.draw(TRIED, trial))[0])

@@ -308,6 +308,21 @@ def test_states_with_many_moves_take_little_memory(k):
     assert exact(mdps, 0.2, 3) < value
 
 
+@pytest.mark.parametrize("seconds", [3.0, np.inf])
+def test_what_may_be_remembered_of_many_moves_fits_into_the_memory(seconds):
+    weights, rewards = np.zeros((2, 6, 40, 6))
+    for x, u in np.ndindex(6, 40):
+        weights[x, u, [x, (x + 1 + u % 5) % 6]] = 1
+    rewards[1, :, 0] = 1
+    moves = find_moves(make_model(distribution(weights, rewards)))
+    assert moves is not None
+    shown, memory = Shown(moves, 0.95, HORIZON, 1, (5,)), 2**21
+    tracemalloc.start()
+    assert best_kind(shown, np.random.SeedSequence(0), memory, seconds) is None
+    assert tracemalloc.get_traced_memory()[1] < 2 * memory
+    tracemalloc.stop()
+
+
 @hypothesis.given(st.integers(1, 3), st.integers(0, 2**32 - 1))
 def test_moves_are_tried_in_the_order_that_is_best(k, seed):
     """Beside all orders: the best move after each history of failures, five of each at most."""
@@ -342,6 +357,8 @@ def test_what_takes_longer_than_there_is_time_for_is_not_tried():
     work.plan, ways = plan, Ways(ahead, plan, np.random.SeedSequence(0))
     assert len(work._others(ways, ahead, None)) == len(work._others(ways, ahead, 1.0, 1e9)) == 1
     assert not work._others(ways, ahead, 1e-6)
+    work.plan = dataclasses.replace(plan, memory=2**20)  # that samples do not fit into
+    assert not work._others(ways, ahead, 1.0, 1e9)
 
 
 @pytest.mark.slow
