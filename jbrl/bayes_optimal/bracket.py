@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from jbrl.base.errors import JbrlError, check_count
+from jbrl.base.errors import JbrlError, check_count, expect
 from jbrl.base.files import naming, write_whole
 from jbrl.bayes_optimal.hidden_ahead import hide, restored
 from jbrl.bayes_optimal.limits import CONFIDENCE, ONE_SIDED, RANGE, lower_limit
@@ -20,6 +20,7 @@ from jbrl.bayes_optimal.look_ahead import LookAhead, Replication
 from jbrl.bayes_optimal.lower import LEAST_PLAYED, TRIAL, Candidate, candidates, find_agents
 from jbrl.bayes_optimal.moves import Forgetting, Moves, Shown, best_kind, find_moves, revealing
 from jbrl.bayes_optimal.plan import (
+    BUDGET,
     LARGEST_PLAYED,
     REPLICATIONS,
     SHARE,
@@ -200,6 +201,8 @@ def bound(
         of range; decisions that do not fit into the horizon, the memory or the budget.
     """
     started = clock()
+    expect("out", out, str | Path | None, "a folder")
+    expect("progress", progress, Callable | None, "a function")  # type: ignore[arg-type]
     chosen = problem if isinstance(problem, Problem) else find_problem(problem)
     work = _Work(_checked(chosen), discount, horizon, seed, progress or (lambda *_: None))
     allowed = find_agents(agents, work.protocol)
@@ -218,7 +221,7 @@ def bound(
     )
     if played is not None:
         check_count("played", played, LARGEST_PLAYED, low=2)
-        plan = dataclasses.replace(plan, n_played=played, as_asked=True)
+        plan = dataclasses.replace(plan, n_played=int(played), as_asked=True)
 
     def left() -> float:
         return plan.budget - (clock() - started)
@@ -256,12 +259,13 @@ class _Work:
         seed: int,
         progress: Progress,
     ) -> None:
-        self.problem, self.seed, self.progress = problem, seed, progress
-        self.horizon = problem.lifetime.steps if horizon is None else horizon
+        self.problem, self.progress = problem, progress
+        steps = problem.lifetime.steps if horizon is None else horizon
         self.protocol = Protocol(
-            problem, problem, TRIAL, seed, Steps(self.horizon), discount
+            problem, problem, TRIAL, seed, Steps(steps), discount
         )  # refuses numbers out of range
-        self.discount = float(discount)
+        # of Python, also where they are NumPy's
+        self.horizon, self.seed, self.discount = int(steps), int(seed), float(discount)
         self.cores = available_cores()
         self.model: Model = make_model(problem.mdps)
         check_model(self.model, problem.short_name)
@@ -529,7 +533,8 @@ class _Work:
                     f"agent = {one.name!r}: {LEAST_PLAYED} lifetimes take about {seconds:.3g} "
                     f"seconds: expected budget = {seconds / share * plan.budget:.3g} or more"
                 )
-        return [(one, one.fitting(TRIAL, share)) for one in policies]
+        most = max(LEAST_PLAYED, int(TRIAL * min(1.0, plan.budget / BUDGET)))
+        return [(one, one.fitting(most, share)) for one in policies]
 
     def _trials(
         self, tried: Sequence[tuple[Candidate, int]]

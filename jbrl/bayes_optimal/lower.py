@@ -71,9 +71,14 @@ def find_agents(
     Raises:
       JbrlError: no such agent, one that cannot use the prior, or one that is shown the MDP.
     """
+    agents = [agents] if isinstance(agents, str) else agents
     expect("agents", agents, Sequence | Mapping, "names of agents, or agents by their names")
-    if not isinstance(agents, Mapping):
-        agents = [agents] if isinstance(agents, str) else agents
+    for one in agents:
+        expect("agents: a name", one, str, "text, for example 'PSRL'")
+    if isinstance(agents, Mapping):
+        for name, agent in agents.items():
+            expect(f"agents[{name!r}]", agent, Agent, "an agent")
+    else:
         agents = {name: named_agent(name, Path.cwd())[0] for name in agents}
     for name, agent in agents.items():
         protocol.check_agent(agent, name)

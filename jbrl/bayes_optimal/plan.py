@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+from numbers import Integral, Real
 
 import numpy as np
 
@@ -167,7 +168,7 @@ def make_plan(
       JbrlError: a number out of range, or decisions that fit neither memory nor budget.
     """
     _check_numbers(horizon, decisions, budget, memory)
-    limit = budget if budget is not None else BUDGET if decisions is None else None
+    limit = None if budget is None and decisions is not None else float(budget or BUDGET)
     upper = None if limit is None else SHARE * limit
     most = horizon if decisions is None else decisions
     sizes = Sizes(layers)
@@ -211,11 +212,11 @@ def _check_numbers(horizon: int, decisions: int | None, budget: float | None, me
 
 
 def _whole(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
+    return isinstance(value, Integral) and not isinstance(value, bool)
 
 
 def _number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
+    return isinstance(value, Real) and not isinstance(value, bool)
 
 
 def _deepest(

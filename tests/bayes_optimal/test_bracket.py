@@ -89,6 +89,15 @@ def test_estimates_by_the_control_of_another_first_run_are_not_taken(tmp_path):
     assert made[0] == made[2] != made[1]
 
 
+def test_policies_are_tried_for_less_time_where_there_is_less():
+    work = bracket._Work(problem(PRIORS["unlike"]), 0.9, 6, 0, print)
+    tried = []
+    for budget in (None, 600.0, 15.0, 0.1):
+        work.plan = make_plan(work.layers, "two", 6, None if budget else 1, budget, 2**32, 1)
+        tried.append({n for _, n in work._tried({})})
+    assert tried == [{8192}, {8192}, {2048}, {256}]
+
+
 ABSORBING = ([[[1, 1], [1, 1]], [[0, 1], [0, 1]]], [[[0, 1], [0, 2]], [[0, 0], [0, 0]]])
 
 
@@ -258,6 +267,30 @@ def test_the_command_says_what_limits_the_decisions(by, monkeypatch):
     monkeypatch.setattr(plans, "SHALLOW", third.leaves)
     assert sizes.shallow(9) == 3
     assert (asked.n_played, plan.n_played) == (plans.PLAYED, plans.MOST_PLAYED)
+
+
+def test_numbers_of_numpy_are_those_of_python(tmp_path):
+    two, some = problem(PRIORS["unlike"]), {"horizon": 3, "seed": 1, "played": 64}
+    found = jbrl.bound(two, **some, decisions=3, memory=2**31, out=tmp_path)
+    numbers = {name: np.int64(number) for name, number in some.items()}
+    again = jbrl.bound(two, **numbers, decisions=np.int64(3), memory=np.int64(2**31), out=tmp_path)
+    assert again == found
+    json.dumps(again.as_dict())
+    jbrl.bound(two, horizon=2, budget=np.float32(5))
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"agents": [1]}, "agents: a name = 1: expected text"),
+        ({"agents": {"a": 1}}, r"agents\['a'\] = 1: expected an agent"),
+        ({"out": 5}, "out = 5: expected a folder"),
+        ({"progress": 5}, "progress = 5: expected a function"),
+    ],
+)
+def test_what_the_command_cannot_be_given_is_refused_too(given, said):
+    with pytest.raises(JbrlError, match=said):
+        jbrl.bound("GC", horizon=2, **given)
 
 
 REFUSED = {
