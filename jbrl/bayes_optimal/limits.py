@@ -39,7 +39,8 @@ def lower_limit(samples: np.ndarray, least: float, confidence: float) -> float:
 
     def refuted(mean: float) -> bool:
         most = MOST_STAKE / max(mean - least, 1e-300)
-        gains = np.minimum(stakes, most) * (samples - mean)
+        with np.errstate(over="ignore"):  # a gain without end, where all samples are equal
+            gains = np.minimum(stakes, most) * (samples - mean)
         return float(np.log1p(gains).sum()) >= goal
 
     low, high = least, float(samples.max())

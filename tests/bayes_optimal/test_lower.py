@@ -3,6 +3,7 @@ how many brackets are false.
 """
 
 import dataclasses
+import warnings
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from types import MappingProxyType, SimpleNamespace
@@ -287,3 +288,9 @@ def test_policies_of_the_look_ahead_are_agents_by_the_name_that_they_have():
     values = ("", ", beta=0.09", ", beta=0.3", ", beta=0.9")
     expected = [f"Look-ahead(decisions=3{beta})" for beta in values]
     assert [one.name for one in suggested("unlike", 3)] == expected
+
+
+def test_equal_samples_of_great_size_have_a_limit():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert -1e30 < lower_limit(np.full(64, 1e30), -1e30, CONFIDENCE) <= 1e30
