@@ -473,7 +473,12 @@ class _Work:
             raced.append(way)
             return {"kind": way.kind, "decisions": way.decisions, "n_mdps": n_mdps}
 
-        choice = self.pieces.get(f"choice-{plan.budget:g}", choose)  # it depends on the clock
+        name = f"choice-{plan.budget:g}"  # it depends on the clock
+        choice = self.pieces.get(name, choose)
+        size = plan.sizes.of(choice["decisions"])
+        more = size is None or size.memory > plan.memory or choice["n_mdps"] > plan.most_mdps
+        if more and not raced:  # it was made with more memory
+            choice = self.pieces.get(f"{name}-{plan.memory}", choose)
         if not raced:
             kinds = [ways.shown, *others(None)]
             raced.append(kinds[choice["kind"]](choice["decisions"]))

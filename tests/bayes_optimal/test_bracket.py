@@ -98,6 +98,24 @@ def test_policies_are_tried_for_less_time_where_there_is_less():
     assert tried == [{8192}, {8192}, {2048}, {256}]
 
 
+def test_a_choice_that_was_made_with_more_memory_is_made_anew(tmp_path, monkeypatch):
+    two, chosen = problem(PRIORS["unlike"]), []
+
+    def choose(race: bracket.Race) -> tuple[bracket.Way, int]:
+        chosen.append(race.deepest)
+        return race.first(race.deepest), LEAST_MDPS
+
+    monkeypatch.setattr(bracket.Race, "choose", choose)
+    work = bracket._Work(two, 0.9, 40, 0, print)
+    work.keep_in(tmp_path)
+    sizes = Sizes(work.layers)
+    for memory in (sizes.of(6).memory, sizes.of(6).memory, sizes.of(3).memory, sizes.of(3).memory):
+        work.plan = make_plan(work.layers, "two", 40, None, 60.0, memory, 1)
+        way, _, _ = work._way(lambda: 60.0)
+        assert sizes.of(way.decisions).memory <= memory
+    assert chosen == [6, 3]
+
+
 ABSORBING = ([[[1, 1], [1, 1]], [[0, 1], [0, 1]]], [[[0, 1], [0, 2]], [[0, 0], [0, 0]]])
 
 
