@@ -496,8 +496,8 @@ class _Work:
         moves = find_moves(ahead.layers.model)
         if moves is not None:
             relaxed = self._forgetting(moves, math.inf if limit is None else limit)
-            if relaxed is not None:
-                return [ways.forgetting(relaxed)]
+            if relaxed is not None or limit is not None:
+                return [] if relaxed is None else [ways.forgetting(relaxed)]
 
         def find() -> dict[str, Any]:
             most = None if limit is None else limit / pace

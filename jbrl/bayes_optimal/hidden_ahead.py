@@ -9,6 +9,7 @@ decisions, or when the hidden states have had so many outcomes that their rows a
 import dataclasses
 import itertools
 import math
+import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from functools import cached_property, partial
@@ -33,6 +34,7 @@ MOST_TRANSITIONS = 500  # uncertain ones of a problem
 # bytes of the worths of the MDPs that are solved together: so many, or of each leaf
 WORTHS, OF_LEAF = 2**28, 12
 CHOOSING = 128  # MDPs on which the hidden states are chosen
+SEARCH = 4  # replications that this may take as long as
 # of a replication; as many as leave time for those that are enough, more outcomes are followed
 LEAST_MDPS, ENOUGH_MDPS, USUAL_MDPS, MOST_MDPS = CHUNK, 2 * CHUNK, 4 * CHUNK, 32 * CHUNK
 
@@ -89,11 +91,12 @@ class HiddenAhead:
             own = ahead.layers.count(ahead.decisions) // LEAVES
             splits = min(MOST_SPLITS, max(USUAL_SPLITS, own))
             return self.following(_trials(counts, ahead.horizon, splits))
-        found, most = self, _trials(counts, ahead.horizon, MOST_SPLITS)
-        for trials in range(most, 0, -1):
-            found = self.following(trials)
-            if found.seconds(ENOUGH_MDPS) <= limit:
+        found = self.following(1)
+        for trials in range(2, min(MOST_TRIALS, ahead.horizon) + 1):
+            more = self.following(trials)
+            if not _few(counts, trials, MOST_SPLITS) or more.seconds(ENOUGH_MDPS) > limit:
                 break
+            found = more
         return found
 
     def following(self, trials: int) -> "HiddenAhead":
@@ -175,12 +178,16 @@ def hide(
     sample, and that with two; none where the problem is too large, or no state can be hidden.
 
     Args:
-      limit: seconds that a replication may take, on which the outcomes that are followed depend.
+      limit: seconds that a replication may take, on which the outcomes that are followed depend,
+        and how many states are tried.
     """
     bounds = candidates(ahead)
-    few = {one: one.following(max(1, one.hidden.trials // 2)) for one in bounds}
-    roots = {one: fewer.root(CHOOSING, seed) for one, fewer in few.items()}
-    kinds = [[one for one in bounds if len(one.states) == number] for number in (1, 2)]
+    roots, started = dict[HiddenAhead, float](), time.perf_counter()
+    for one in bounds:
+        roots[one] = one.following(max(1, one.hidden.trials // 2)).root(CHOOSING, seed)
+        if limit is not None and time.perf_counter() - started > SEARCH * limit:
+            break
+    kinds = [[one for one in roots if len(one.states) == number] for number in (1, 2)]
     best = [min(kind, key=lambda one: roots[one]) for kind in kinds if kind]
     *_, shown = ahead.sample(CHOOSING, seed, even=True)
     return [dataclasses.replace(one, shift=shown - roots[one]).fitting(limit) for one in best]
@@ -245,17 +252,20 @@ def _splits(counts: Sequence[BlockCounts], trials: int) -> np.ndarray:
 
 def _trials(counts: Sequence[BlockCounts], horizon: int, most_splits: int) -> int:
     """Return the most outcomes with at most `most_splits` counts, 0 if not even one has so few."""
-    most = min(MOST_TRIALS, horizon)
-    for n in range(1, most + 1):
-        for one in counts:
-            n_successors = len(one.block.successors)
-            if math.comb(n + n_successors - 1, n) > most_splits:
-                return n - 1
-            if sum(map(one.divisions, sums(n, n_successors))) > DIVISIONS * most_splits:
-                return n - 1
-        if _splits(counts, n)[n] > most_splits:
-            return n - 1
-    return most
+    trials = range(1, min(MOST_TRIALS, horizon) + 1)
+    few = itertools.takewhile(lambda n: _few(counts, n, most_splits), trials)
+    return max(few, default=0)
+
+
+def _few(counts: Sequence[BlockCounts], n: int, most_splits: int) -> bool:
+    """Return whether `n` outcomes have at most `most_splits` counts, found in reasonable time."""
+    for one in counts:
+        n_successors = len(one.block.successors)
+        if math.comb(n + n_successors - 1, n) > most_splits:
+            return False
+        if sum(map(one.divisions, sums(n, n_successors))) > DIVISIONS * most_splits:
+            return False
+    return bool(_splits(counts, n)[n] <= most_splits)
 
 
 class HiddenLeaves:

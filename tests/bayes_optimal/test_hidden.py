@@ -228,6 +228,21 @@ def test_merging_exchangeable_states_leaves_the_bound_valid():
     assert replications(hidden_of(apart, (3,), 3), 2, 512).mean() == pytest.approx(merged, rel=1e-3)
 
 
+def test_the_search_ends_with_the_time_that_there_is(monkeypatch):
+    """It counts no outcomes beyond those that are one too many."""
+    ahead, seed = ahead_of(jbrl.problem(SMALL).mdps, 2), np.random.SeedSequence(0)
+    roots, lengths, splits = [], [], hidden_ahead._splits
+    monkeypatch.setattr(HiddenAhead, "root", lambda one, *_: roots.append(one) or 0.0)
+    n_candidates = len(hidden_ahead.candidates(ahead))
+    assert hide(ahead, seed) and len(roots) == n_candidates > 1
+    found = hide(ahead, seed, 1e-9)
+    assert [one.states for one in found] == [roots[n_candidates].states]
+    assert len(roots) == n_candidates + 1
+    monkeypatch.setattr(hidden_ahead, "_splits", lambda c, n: lengths.append(n) or splits(c, n))
+    assert found[0].fitting(1e-9).hidden.trials == 1
+    assert max(lengths) == 2
+
+
 def test_more_time_lets_more_outcomes_be_followed(monkeypatch):
     ahead = ahead_of(jbrl.problem(SMALL).mdps, 2)
     one = hidden_of(ahead, (1,), 3)
