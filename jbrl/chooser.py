@@ -270,7 +270,7 @@ class Chooser:
             racer.status, self.played[racer.name] = "running", []
             self._add(racer.name, scores)
             if self.race is not None:  # where a reference lacks, it may be the worst or the best
-                self.epsilon = self.race.epsilon = self._difference()
+                self.epsilon = self.race.epsilon = self._epsilon()
         except OutOfTimeError:
             late = "is ready, but had no time to play" if racer.times else LATE
             racer.status, racer.reason = "out of time", late
@@ -366,13 +366,13 @@ class Chooser:
     def begin(self) -> None:
         """Begin the race, or begin it anew where scores have left the range that was assumed."""
         self.range, self.assumed = self._score_range()
-        self.epsilon = self._difference()
+        self.epsilon = self._epsilon()
         names, span = [racer.name for racer in self.racers], self.range[1] - self.range[0]
         self.race = Race(names, span=span, epsilon=self.epsilon, confidence=self.confidence)
         for name, parts in self.played.items():
             self.race.add(name, self.clipped(np.concatenate(parts)))
 
-    def _difference(self) -> float:
+    def _epsilon(self) -> float:
         """Return the difference that does not matter, by all that have played. It may change in a
         race: evidence for one holds for all that are greater.
         """

@@ -480,8 +480,9 @@ class _Work:
         if more and not raced:  # it was made with more memory
             choice = self.pieces.get(f"{name}-{plan.memory}", choose)
         if not raced:
-            kinds = [ways.shown, *others(None)]
-            raced.append(kinds[choice["kind"]](choice["decisions"]))
+            number = choice["kind"]  # those that were not chosen may take long to find
+            kind = others(None)[number - 1] if number else ways.shown
+            raced.append(kind(choice["decisions"]))
         return raced[0], choice["n_mdps"], choice["seconds"]
 
     def _others(
@@ -496,8 +497,10 @@ class _Work:
         moves = find_moves(ahead.layers.model)
         if moves is not None:
             relaxed = self._forgetting(moves, math.inf if limit is None else limit)
-            if relaxed is not None or limit is not None:
-                return [] if relaxed is None else [ways.forgetting(relaxed)]
+            if relaxed is not None:
+                return [ways.forgetting(relaxed)]
+            if limit is not None:  # hidden states take longer still
+                return []
 
         def find() -> dict[str, Any]:
             most = None if limit is None else limit / pace

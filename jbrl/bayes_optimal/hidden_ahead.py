@@ -34,7 +34,7 @@ MOST_TRANSITIONS = 500  # uncertain ones of a problem
 # bytes of the worths of the MDPs that are solved together: so many, or of each leaf
 WORTHS, OF_LEAF = 2**28, 12
 CHOOSING = 128  # MDPs on which the hidden states are chosen
-SEARCH = 4  # replications that this may take as long as
+SEARCH = 4  # replications: choosing may take as long as so many
 # of a replication; as many as leave time for those that are enough, more outcomes are followed
 LEAST_MDPS, ENOUGH_MDPS, USUAL_MDPS, MOST_MDPS = CHUNK, 2 * CHUNK, 4 * CHUNK, 32 * CHUNK
 
