@@ -271,8 +271,12 @@ def test_updates_are_counted_from_one_where_it_is_asked_for(clock, copies, epsil
     np.testing.assert_allclose(found, epsilons, rtol=1e-6)
 
 
-def test_heads_and_seeds_differ():
+def test_heads_and_seeds_differ_and_targets_start_as_copies_or_apart():
     states = [lived({}, n=0, seed=seed)[1][0] for seed in (0, 1)]
+    for learner in (state.learner for state in states):
+        jax.tree.map(np.testing.assert_array_equal, learner.target, (learner.online, None))
+    apart = as_arrays(BootDQN(**SMALL, target_start="independent"))
+    assert jax.eval_shape(begun, apart, KEY).learner.target[1] is not None
     layers = [np.asarray(v) for s in states for v in (s.learner.online[0], s.prior[0])]
     every = np.concatenate(layers)
     assert len(np.unique(every.reshape(len(every), -1), axis=0)) == 12
