@@ -122,6 +122,9 @@ def test_names_order_copies_and_constants_are_told():
     scores[:] = scores[4] * np.linspace(1, 1.01004, 6)[:, None]
     *_, text = prepare(table_of(scores), Preparation(target="mean")).warnings
     assert text == "12 more pairs of algorithms agree as closely"
+    scores[3:] *= np.array([[2], [4], [8]])
+    *_, text = prepare(table_of(scores), Preparation(target="mean")).warnings
+    assert text.startswith("'a01' and 'a02' agree")  # three pairs, all of them named
 
 
 @pytest.mark.parametrize(
