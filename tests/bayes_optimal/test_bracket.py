@@ -202,6 +202,21 @@ def test_a_bandit_of_a_long_lifetime_is_known_to_within_an_error():
     assert "Gittins indices" in _bracket(found)[2]
 
 
+def test_a_bandit_is_sampled_where_its_indices_leave_more_than_an_error(monkeypatch):
+    def end(value: float) -> bracket.End:
+        return bracket.End(value, 1.0, value, 0.0, {})
+
+    work = bracket._Work(problem(PRIORS["unlike"]), 0.9, 6, 0, lambda *_: None)
+    work.keep_in(None)
+    plan = make_plan(work.layers, "two", 6, 1, None, 2**32, 1)
+    made = {"_tried": [], "_trials": [], "_upper": (end(2.0), 3.0), "_lower": end(1.0)}
+    for step, given in made.items():
+        monkeypatch.setattr(work, step, lambda *_, given=given: given)
+    for error, clairvoyant in ((1e-5, None), (2e-5, 3.0)):
+        found = work.bracket(plan, lambda: 60.0, {}, (end(1.5), end(1.5 + error)))
+        assert found.clairvoyant == clairvoyant
+
+
 def test_the_command_says_what_a_bracket_assumes_and_what_it_may_not_see():
     one = rare(1e-6, 1e6)
     found = jbrl.bound(one, horizon=6, decisions=1, played=64)
