@@ -3,6 +3,7 @@
 import dataclasses
 import functools
 import itertools
+from types import SimpleNamespace
 
 import jax
 import jax.numpy as jnp
@@ -19,11 +20,12 @@ from jbrl.agents.scripted import Random
 from jbrl.base.errors import JbrlError
 from jbrl.base.pytree import record
 from jbrl.environments.spec import Steps
-from jbrl.play import batching, compilation, stepping
+from jbrl.play import batching, compilation, experiment, stepping
 from jbrl.play.experiment import Run
 from jbrl.play.play import play
 from jbrl.play.protocol import Chunk, Protocol, joined
 from jbrl.play.resources import Resources
+from jbrl.play.timing import Duration
 from jbrl.problems.lookup import problem
 from jbrl.rollout.contract import Agent, Stepwise
 from jbrl.rollout.steps import discounted
@@ -126,6 +128,19 @@ def test_times_are_measured_and_compilation_is_counted_once():
     assert all(chunk.online_seconds > 0 for chunk in second.chunks())
     assert second.latency().median > 0
     assert first.offline_seconds == 0 and learner.offline_seconds > 0
+
+
+def test_processor_seconds_before_a_lifetime_are_those_of_all_threads(monkeypatch):
+    searching, training = Run(OPPSDS("F1", 20), protocol()), Run(Taught(), protocol())
+    found = SimpleNamespace(strategy=Random(), seconds=4.0, processor=3.0)
+    monkeypatch.setattr(experiment, "learn", lambda *_: (found, 0.5))
+    searching.choose()
+    assert (searching.offline_seconds, searching.offline_processor) == (4.0, 3.0)
+    took = Duration(2.0, 0.1, 1.5)
+    monkeypatch.setattr(experiment, "timed_repeatedly", lambda *_: (jnp.zeros(3), took))
+    training.choose()
+    training.train(SimpleNamespace(call=None))
+    assert (training.offline_seconds, training.offline_processor) == (2.0, 1.5)
 
 
 @record
