@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from typer.main import get_command
 
@@ -29,6 +30,7 @@ from jbrl.play import compile_cache
 from jbrl.problems.json_format import read_json
 from jbrl.problems.lookup import problem
 from jbrl.problems.problem import DERIVED, PROBLEMS
+from jbrl.results import _worst
 from jbrl.study import selftest, stopping
 from jbrl.study.plan import plan
 from tests import kept
@@ -162,6 +164,23 @@ def test_other_formats_hold_the_same(out: Path) -> None:
     columns = ["experiment", "prior", "test", "algorithm", "parameters", "n", "mean", "ci95"]
     assert table[0].split() == [*columns, "offline", "online", "seed", "status"]
     assert any("ε = 0.5" in line for line in table) and max(map(len, table)) <= 100
+
+
+def test_a_report_takes_seeds_together(out: Path) -> None:
+    results = jbrl.Results(out)
+    scores, sections = results.scores, results.sections()
+    own = [scores[scores["experiment"] == section.name] for section in sections]
+    assert [len(one) for one in own] == [6, 2]
+    for section, units in zip(sections, own, strict=True):
+        for row in section.table.to_dict("records"):
+            two = units[units["parameters"] == row["parameters"]]
+            two = two[two["algorithm"] == row["algorithm"]]
+            assert row["n"] == two["n"].sum() and row["mean"] == pytest.approx(two["mean"].mean())
+            for name in ("online_seconds", "online_processor_seconds", "online_seconds_spread"):
+                assert row[name] == pytest.approx(two[name].mean())
+            assert row["device"] == two["device"].iloc[0]
+    assert [list(section.table["status"]) for section in sections] == [["done"] * 3, ["missing"]]
+    assert _worst(pd.Series(["done", "missing", "failed"])) == "failed"
 
 
 def test_report_writes_the_forms_asked_for(out: Path, tmp_path: Path) -> None:
