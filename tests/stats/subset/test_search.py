@@ -301,6 +301,11 @@ def test_leaving_one_out_is_having_as_many_folds_as_rows():
     for non_negative in (False, True):
         fit = fit_subset(*given, non_negative=non_negative)
         assert fit.loo_mse == pytest.approx(fit.cv_mse)
+    scores, target, *rest = given
+    nothing = fit_subset(0 * scores, target, *rest)  # weighs nothing, and predicts 0
+    assert nothing.loo_mse == pytest.approx(np.mean(target**2)) == nothing.cv_mse
+    twice = fit_subset(scores[:, [0, 0]], target, *rest)
+    assert twice.loo_mse == pytest.approx(twice.cv_mse)
 
 
 def test_other_folds_choose_by_each_and_by_all_together():
