@@ -151,6 +151,23 @@ def test_identity_is_told_by_content_not_by_file_name(tmp_path):
     assert ids[0] == ids[1] != ids[2]
 
 
+def test_what_is_recorded_beside_results_is_the_file_with_what_it_leaves_to_defaults():
+    """Other settings in a folder are those of another study: none that has no effect is kept."""
+    flags = {"latency": False, "record": False}
+    data = tables()
+    del data["study"]["horizon"]
+    facts = load_study(data).facts()
+    assert (facts["experiments"], facts["agents"]) == (data["experiments"], data["agents"])
+    settings = {"name": "tiny", "seed": 0, "n_mdps": 20, "discount": 0.95, "horizon": 250, **flags}
+    assert facts["study"] == settings
+    facts = load_study(tables(seed=[1, 2], horizon="auto")).facts()
+    settings |= {"seed": [1, 2], "horizon": "auto", "horizon_epsilon": 0.01}
+    assert facts["study"] == settings
+    episodes = [{"name": "Chain-10s", "test": "Chain-10s"}]
+    data = {"study": {"name": "e"}, "experiments": episodes, "agents": [{"algorithm": "Random"}]}
+    assert load_study(data).facts()["study"] == {"name": "e", "seed": 0, "n_mdps": 500, **flags}
+
+
 def test_overrides_are_typed_as_in_toml():
     study = load_study(
         tables(),
@@ -173,6 +190,9 @@ WRONG_SETTINGS: list[tuple[dict[str, Any], str]] = [
     ({"compile": "fast"}, 'compile = \'fast\': expected "full" or "quick"'),
     ({"discount": 1}, "discount = 1: expected a number from 0 up to, but not including, 1"),
     ({"discount": -0.1}, "discount = -0.1: expected"),
+    ({"discount": False}, "[study]: discount = False: expected a number"),
+    ({"discount": "0.9"}, "[study]: discount = '0.9': expected a number"),
+    *(({"name": name}, f"[study]: name = {name!r}: expected a name") for name in ("", "a\nb", 5)),
     ({"discount": float("nan")}, "discount = nan: expected"),
     ({"seed": -1}, "seed = -1: expected an integer from 0"),
     ({"seed": 2**32}, f"[study]: seed = {2**32}: expected an integer from 0 to {2**32 - 1}, or a"),
