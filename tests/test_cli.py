@@ -183,6 +183,15 @@ def test_a_report_takes_seeds_together(out: Path) -> None:
     assert _worst(pd.Series(["done", "missing", "failed"])) == "failed"
 
 
+def test_scores_as_any_table_have_a_row_for_each_lifetime(out: Path) -> None:
+    results = jbrl.Results(out)
+    table = results.score_table(trials=True)
+    assert list(table) == ["algorithm", "environment", "score", "unit", "seed"]
+    for name in ("score", "unit", "seed"):
+        np.testing.assert_array_equal(table[name], results.returns[name])
+    assert set(table["algorithm"]) == {"Random", "e-Greedy(ε = 0)", "e-Greedy(ε = 0.5)"}
+
+
 def test_report_writes_the_forms_asked_for(out: Path, tmp_path: Path) -> None:
     result = call("report", out)
     assert result.exit_code == 0 and result.stdout.strip() == str(out / "report" / "index.html")
