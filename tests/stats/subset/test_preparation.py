@@ -91,6 +91,16 @@ def test_thresholds_once_or_until_stable():
     assert "a00" in once.dropped and once.usable.tolist() == [True, True, True, False]
     with pytest.raises(JbrlError, match=r"expected at least 3|no environment"):
         prepared_of(scores, min_environments=4, min_algorithms=5, until_stable=True)
+    # without D, a00 has but C; without a00, C too few; without C, a07 but A
+    scores = matrix(1, m=8, n=4)
+    scores[0, :2] = scores[1:4, 2:] = scores[7, [1, 3]] = np.nan
+    once, stable = (
+        prepared_of(scores, min_environments=2, min_algorithms=5, until_stable=until)
+        for until in (False, True)
+    )
+    assert (once.dropped, once.usable.tolist()) == ({}, [True, True, True, False])
+    assert stable.dropped == dict.fromkeys(("a00", "a07"), "fewer than 2 environments")
+    assert stable.usable.tolist() == [True, True, False, False]
 
 
 def test_atari_5_wants_forty_of_each():
@@ -100,7 +110,7 @@ def test_atari_5_wants_forty_of_each():
     scores = matrix(3, m=43, n=42) + 100
     scores[40, :2] = scores[0, 2] = scores[:2, 3] = np.nan  # 40 of each but the last
     scores[41, :3] = np.nan  # 39
-    scores[42] = 40
+    scores[42], scores[39] = 40, 41
     plain = dataclasses.replace(ATARI5, normalise="none")
     left = prepare(table_of(scores, [f"e{j:02d}" for j in range(42)]), plain)
     assert set(left.dropped) == {"a41", "a42"} and "a40" in left.algorithms
