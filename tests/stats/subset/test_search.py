@@ -301,6 +301,9 @@ def test_leaving_one_out_is_having_as_many_folds_as_rows():
     for non_negative in (False, True):
         fit = fit_subset(*given, non_negative=non_negative)
         assert fit.loo_mse == pytest.approx(fit.cv_mse)
+        again = fit_subset(*given[:-1], Folds(18, repeats=3), non_negative=non_negative)
+        assert again.cv_predictions == pytest.approx(fit.cv_predictions)
+        assert again.cv_mse == pytest.approx(fit.cv_mse)
     scores, target, *rest = given
     nothing = fit_subset(0 * scores, target, *rest)  # weighs nothing, and predicts 0
     assert nothing.loo_mse == pytest.approx(np.mean(target**2)) == nothing.cv_mse
