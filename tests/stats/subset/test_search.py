@@ -383,6 +383,9 @@ def test_each_environment_is_a_predictor_and_is_predicted():
             np.testing.assert_allclose(found, [sse, r2, adjusted], rtol=1e-9, atol=1e-9)
             assert row["tss"] == pytest.approx(tss) and row["n"] == 12
             assert row[f"cv_r2_{suffix}"] == 1 if j in (0, 2) else row[f"cv_r2_{suffix}"] < r2
+    a[3:, 4] = np.nan  # as many rows as parameters with an intercept
+    few = per_environment(prepared, (0, 2), Folds(2)).to_dict("records")[4]
+    assert few["n"] == 3 and few["r2_no_intercept"] < 1 and np.isnan(few["adj_r2_intercept"])
     a[:, 5] = a[0, 5]  # nothing to explain
     (last,) = per_environment(prepared, (0, 2), Folds(K)).tail(1).to_dict("records")
     assert last["tss"] == 0 and np.isnan([last["r2_intercept"], last["sse_no_intercept"]]).all()
@@ -431,18 +434,20 @@ def test_predictions_are_those_of_the_linear_model(intercept):
         predict(model, scores[scores["environment"] != names[1]])
 
 
-def test_each_part_of_the_algorithms_is_predicted_from_the_others():
+@pytest.mark.parametrize("intercept", [False, True])
+def test_each_part_of_the_algorithms_is_predicted_from_the_others(intercept):
     prepared = prepared_of(matrix(3, m=12))
-    outcome = search(prepared, Search(2, "kfold", Folds(K), min_rows=6))
+    outcome = search(prepared, Search(2, "kfold", Folds(K), min_rows=6, intercept=intercept))
     choice = over_algorithms(outcome, parts=3, seed=1)
     part, winners, squares, spread = shuffled(12, 3, 1), [], 0.0, 0.0
     for number in range(3):
         out, a, t = part == number, prepared.features, prepared.target
-        options = {"intercept": False, "non_negative": False, "min_rows": 4}
+        options = {"intercept": intercept, "non_negative": False, "min_rows": 4}
         losses = twin.search(a[~out], t[~out], 2, "loo", LOOPED, **options)
         best = min(losses, key=lambda c: losses[c])
-        weights = np.linalg.lstsq(a[~out][:, best], t[~out], rcond=None)[0]
-        squares += ((t - a[:, best] @ weights)[out] ** 2).sum()
+        design = np.column_stack([a[:, best], np.ones((12, int(intercept)))])
+        weights = np.linalg.lstsq(design[~out], t[~out], rcond=None)[0]
+        squares += ((t - design @ weights)[out] ** 2).sum()
         spread += ((t[out] - t[~out].mean()) ** 2).sum()
         winners.append(tuple(prepared.environments[c] for c in best))
     assert sorted(choice.winners.elements()) == sorted(winners)
