@@ -913,6 +913,26 @@ def test_tied_ones_that_are_quicker_are_named(course_of):
     assert "Twice as quick, but not shown to be as good within epsilon: quicker." in choice.sentence
 
 
+def test_tied_are_those_within_epsilon_of_the_best_and_those_that_may_be_better():
+    means = {"best": 1.0, "near": 0.95, "open": 0.5, "worse": 0.5}
+    race = SimpleNamespace(running=list(means), leader="best")
+    race.mean_difference = lambda one, other: means[one] - means[other]
+    race.settled = lambda one, other: (one, other) == ("worse", "best")
+    verdict = Verdict(SimpleNamespace(race=race, epsilon=0.1))
+    assert verdict._tied() == ["best", "near", "open"]
+
+
+def test_latencies_within_a_factor_of_two_are_one_step():
+    known = {"a": (1.0, 0.0), "b": (1.9, 1.0), "c": (2.1, 2.0), "d": (9.0, 3.0), "e": (9.5, 9.0)}
+    race = SimpleNamespace(standings=lambda: {name: (mean, 1) for name, (_, mean) in known.items()})
+    racers = {
+        name: SimpleNamespace(times=SimpleNamespace(cost=seconds, latency=seconds))
+        for name, (seconds, _) in known.items()
+    }
+    chooser = SimpleNamespace(race=race, by_name=racers, limits=(1.0, 20.0), epsilon=0.1)
+    assert [*Verdict(chooser)._tighter("d")] == [(1.9, "b"), (2.1, "c"), (9.0, "d")]
+
+
 def test_a_busy_machine_is_said_where_limits_are_kept(course_of, monkeypatch):
     course = course_of("Catch", 60, [rival("a", 1.0, 0.0, "Q-learning")])
     monkeypatch.setattr(import_module("jbrl.chooser"), "present_busy_text", lambda: " while busy")
