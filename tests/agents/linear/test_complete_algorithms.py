@@ -274,6 +274,29 @@ def test_ppo_learns_from_each_step_once_in_a_pass(monkeypatch, length, batch):
     np.testing.assert_array_equal(counts, np.where(place < length, 3, 0))
 
 
+def test_ppo_tells_minibatches_that_it_passed_over_and_empties_full_buffers(monkeypatch):
+    """Buffers of two steps; after the last episode nothing is kept."""
+    monkeypatch.setattr(
+        linear_ppo,
+        "learned",
+        lambda _, learner, buffer, rules: dataclasses.replace(learner, skipped=learner.skipped + 3),
+    )
+    agent, prior = AGENTS["PPO-linear"].agent(), complete.prior()
+    shapes = jax.eval_shape(agent.reset, jax.random.key(0), prior)
+    state = jax.tree.map(lambda v: np.zeros(v.shape, v.dtype), shapes)
+    drawn = state.progress.drawn | {"steps": np.float32(2)}
+    last = dataclasses.replace(
+        state.progress, drawn=drawn, episodes=np.int32(complete.EPISODES - 1)
+    )
+    state = dataclasses.replace(state, progress=last)
+    observe, zero, found = jax.jit(agent.observe), jnp.int32(0), []
+    for ended in (False, False, True, False):
+        seen = Transition(zero, zero, jnp.float32(0), zero, jnp.bool_(ended), jnp.bool_(False))
+        state = observe(jax.random.key(0), state, seen)
+        found.append((int(state.buffer.length), int(agent.metrics(state)["skipped_updates"])))
+    assert found == [(1, 0), (0, 3), (1, 3), (0, 3)]
+
+
 @pytest.mark.parametrize(
     ("end", "advantages"), [(0, [4.5, 5]), (TERMINATED, [0, 5]), (TRUNCATED, [4, 5])]
 )
