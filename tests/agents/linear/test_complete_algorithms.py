@@ -297,6 +297,27 @@ def test_ppo_tells_minibatches_that_it_passed_over_and_empties_full_buffers(monk
     assert found == [(1, 0), (0, 3), (1, 3), (0, 3)]
 
 
+def test_ppo_passes_over_a_minibatch_with_nan_and_counts_it():
+    """The second of two transitions is NaN: it is in the minibatch or beyond its end. The first
+    step of Adam is as long as its step size, up for what the gradient is above 0.
+    """
+    zeros, none = jnp.zeros((3, 2)), jnp.int32(0)
+    learner = linear_ppo.Learner(zeros, zeros, zeros, none, none)
+    targets = jnp.array([1, jnp.nan])
+    part = linear_ppo.Sample(
+        jnp.zeros((2, 1), jnp.int32), jnp.zeros(2, jnp.int32), jnp.zeros(2), jnp.ones(2), targets
+    )
+    drawn = {"alpha": jnp.float32(0.1), "clip": jnp.float32(0.3), "entropy": jnp.float32(0)}
+    orders = Orders(none, none, jnp.bool_(True))
+    rules = linear_ppo.Rules(drawn, orders, jnp.float32(1), None)
+    ascended = jax.jit(functools.partial(linear_ppo.ascended, Table(2)))
+    for within in (False, True):
+        after = ascended(learner, part, jnp.array([True, within]), rules)
+        assert (int(after.step), int(after.skipped)) == (1 - within, within)
+        right = (1 - within) * np.array([[0.1, 0], [-0.1, 0], [0.1, 0]])
+        np.testing.assert_allclose(after.weights, right, rtol=2e-3)
+
+
 @pytest.mark.parametrize(
     ("end", "advantages"), [(0, [4.5, 5]), (TERMINATED, [0, 5]), (TRUNCATED, [4, 5])]
 )
