@@ -23,7 +23,7 @@ class Machine:
     def left(self) -> float:
         return BUDGET - self.now
 
-    def kind(self, number: int, value: float, each: float) -> upper.Kind:
+    def kind(self, number: int, value: float, each: float, rate: float = 0.9) -> upper.Kind:
         """Return relaxations whose ends fall from 20 towards a value, 1.4 times as much to do for
         each decision.
         """
@@ -34,7 +34,7 @@ class Machine:
 
             def replication(n_mdps: int, seed: np.random.SeedSequence) -> Replication:
                 self.now += self.pace * seconds(n_mdps)
-                return Replication(value + (20 - value) * 0.9**decisions, 20.0, 0.0, 0.0, 0.0)
+                return Replication(value + (20 - value) * rate**decisions, 20.0, 0.0, 0.0, 0.0)
 
             return Way(
                 number,
@@ -52,8 +52,9 @@ class Machine:
 
         return kind
 
-    def race(self, value: float = 5.0) -> tuple[Way, int]:
-        kinds = [self.kind(0, 8.0, 1e-7), self.kind(1, value, 1e-5), self.kind(2, 19.0, 1e-6)]
+    def race(self, value: float = 5.0, other: float = 19.0, rate: float = 0.9) -> tuple[Way, int]:
+        kinds = [self.kind(0, 8.0, 1e-7), self.kind(1, value, 1e-5)]
+        kinds += [self.kind(2, other, 1e-6, rate)]
 
         def trial(way: Way, n_mdps: int) -> Replication:
             return way.replication(n_mdps, np.random.SeedSequence(0))
@@ -74,6 +75,17 @@ def test_a_budget_holds_and_is_used(pace, monkeypatch):
 def test_faster_machines_look_further_ahead(monkeypatch):
     depths = [Machine(monkeypatch, pace).race()[0].decisions for pace in (0.2, 6.0)]
     assert depths[0] > depths[1] > SHALLOW
+
+
+@pytest.mark.parametrize(
+    ("value", "other", "rate", "chosen"),
+    [(5.2, 5.0, 0.9, 2), (4.8, 5.0, 0.9, 1), (5.2, 11.3, 0.8, 1)],
+)
+def test_of_promising_relaxations_that_of_the_lowest_end_in_a_trial_is_chosen(
+    value, other, rate, chosen, monkeypatch
+):
+    """The last one falls less than its first run promises."""
+    assert Machine(monkeypatch, 1.0).race(value, other, rate)[0].kind == chosen
 
 
 @pytest.mark.parametrize("value", [math.nan, -math.inf])
