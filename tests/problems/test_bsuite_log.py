@@ -11,7 +11,8 @@ from jbrl.base.bsuite_sweep import logged_episodes
 from jbrl.base.pytree import record
 from jbrl.environments.bsuite_tasks import DeepSea, DeepSeaState
 from jbrl.environments.environment import Environment, Step
-from jbrl.problems.recorder import BsuiteLog, EpisodeMean
+from jbrl.problems import recorder as recorders
+from jbrl.problems.recorder import MOST_EPISODES, SCHEDULE, BsuiteLog, EpisodeMean
 
 
 @record
@@ -72,6 +73,15 @@ def test_schedule_and_columns_over_ten_thousand_episodes_of_two_steps():
     )
     assert all(np.isnan(values[49:]).all() for values in found.values())
     assert score == pytest.approx(returns.mean(), rel=1e-9)
+
+
+def test_the_longest_lifetime_has_all_rows():
+    zero, n = np.int32(0), len(SCHEDULE)
+    write = jax.jit(recorders._written)
+    for row in (n - 2, n - 1):  # of the last but one, then of the last
+        parts = (zero, np.int32(SCHEDULE[row]), zero), ()
+        table, _, due, *_ = write((np.zeros((n, 3), np.int32), np.int32(row), zero, *parts))
+        assert table[row, 1] == SCHEDULE[row] and due == MOST_EPISODES
 
 
 def test_best_episode_is_that_of_a_finished_one_and_never_negative():
