@@ -62,8 +62,8 @@ def test_score():
 
 
 def test_parameters():
-    shown = table.parameters_text('{"K": 500, "epsilon": 1e-06, "lazy": true}')
-    assert shown == "K = 500, ε = 1e-06, lazy = true"
+    shown = table.parameters_text('{"K": 500, "epsilon": 1e-06, "lazy": true, "c": 0.12345678}')
+    assert shown == "K = 500, ε = 1e-06, lazy = true, c = 0.123457"
     assert table.parameters_text('{"epsilon_0": 1.0, "sigma": 0.5}', ["sigma"]) == "σ = 0.5"
     assert table.parameters_text("{}") == ""
     assert table.parameters_text("by hand") == "by hand"
