@@ -125,6 +125,7 @@ def test_a_goal_that_ends_all():
     found = jbrl.bound(goal, discount=0.9, horizon=6, decisions=1, played=4096)
     assert found.lower <= exact(goal.mdps, 0.9, 6) <= found.upper
     assert found.certified
+    assert found.rarest == found.lower_end.rests_on["n_mdps"] / 2
 
 
 def rare(chance: float, reward: float) -> DirichletProblem:

@@ -36,6 +36,14 @@ def test_equals_the_exact_value_at_the_horizon(name, first):
         assert look_ahead(mdps, horizon, horizon).extremes()[0] == pytest.approx(expected, abs=1e-9)
 
 
+def test_the_rarest_outcome_by_hand():
+    """Rows of state 0 have means (2/3, 1/3) and (2/3, 0, 1/3); the others are certain."""
+    weights = np.array([[[2, 1, 0], [8, 0, 4]], [[0, 5, 0], [0, 0, 5]], [[1, 0, 0], [1, 0, 0]]])
+    assert make_model(distribution(weights, weights, 0)).rarest == pytest.approx(1 / 3)
+    weights[0] = weights[1]
+    assert make_model(distribution(weights, weights, 0)).rarest == 1
+
+
 numbers = st.sampled_from([0.0, 0.25, 1.0, 1.0, 1.0, 2.5])
 
 
