@@ -13,6 +13,7 @@ from hypothesis.extra.numpy import arrays
 from scipy import stats
 
 from jbrl.base.errors import JbrlError
+from jbrl.stats.evaluation import metrics as evaluation
 from jbrl.stats.evaluation.metrics import metrics, performance_profiles, probability_of_improvement
 from jbrl.stats.evaluation.samples import samples_of
 from jbrl.stats.table import evenly, factor95, few, is_training, rows_of, samples, summarise
@@ -231,6 +232,25 @@ def test_resampling_stays_within_environments_and_honours_the_seed():
     other = samples_of(table_of(random_samples(1, 2, 2, values=None)))
     first, again, another = (metrics(other, resamples=50, seed=seed) for seed in (3, 3, 4))
     assert first.equals(again) and not first.equals(another)
+
+
+@pytest.mark.parametrize(("block", "parts"), [(4_000_000, [9]), (49, [4, 4, 1]), (1, [1] * 9)])
+def test_a_seed_draws_the_same_on_any_machine(block, parts, monkeypatch):
+    """One environment after the other, for as many resamples of 12 scores as a block holds."""
+    monkeypatch.setattr(evaluation, "_BLOCK", block)
+    cells = [np.arange(0, 0.5, 0.1) ** 2, np.arange(0.05, 0.7, 0.1) ** 2]
+    raw = {(i, j): cells[j] for i in range(2) for j in range(2)}
+    samples = samples_of(table_of(raw), bounds={"E0": (0, 1), "E1": (0, 1)})
+    generator = np.random.default_rng([3, 1])  # of seed 3, algorithm 1
+    drawn = [
+        np.mean(
+            [x[generator.integers(0, len(x), (n, len(x)), np.uint32)].mean(1) for x in cells], 0
+        )
+        for n in parts
+    ]
+    row = metrics(samples, ["mean"], resamples=9, seed=3, delta=0.2).iloc[1]
+    ends = np.quantile(np.concatenate(drawn), [0.1, 0.9])
+    assert (row["lower"], row["upper"]) == pytest.approx(tuple(ends), rel=1e-12)
 
 
 def test_intervals_are_those_of_scipy():
