@@ -16,6 +16,7 @@ from scipy import stats
 from benchmarks.twins import subset as twin
 from jbrl.base.errors import JbrlError
 from jbrl.stats.subset import kernel
+from jbrl.stats.subset import problem as problems
 from jbrl.stats.subset.fit import Folds, coefficients, fit_subset, shuffled
 from jbrl.stats.subset.model import model_of, predict
 from jbrl.stats.subset.preparation import Preparation, Prepared, prepare
@@ -171,6 +172,27 @@ def test_losses_with_and_without_tables(criterion, options):
     )
     assert np.isfinite(without.loss).sum() > 5
     np.testing.assert_allclose(without.loss, with_tables.loss, rtol=1e-9)
+
+
+@pytest.mark.parametrize("loss", ["in-sample", "kfold", "loo"])
+def test_there_are_as_many_tables_as_memory_may_hold(loss, monkeypatch):
+    asked, folds = [], Folds(K, repeats=2)
+    monkeypatch.setattr(problems, "row_masks", lambda *given: asked.append(given[-1]))
+    given = matrix(5, m=9, n=4), np.zeros((9, 0)), np.ones(9, bool)
+    assert problems.make(*given, 2, loss, folds) is None
+    train, held, _, rows, _ = problems._table(*given, loss, folds)
+    assert asked == [int(problems.BYTES / (train.nbytes + held.nbytes + rows.nbytes))]
+
+
+def test_sets_of_rows_by_hand():
+    """All three rows, or two, or the first; one column leads from all to two."""
+    observed, start = np.array([[1, 1], [0, 1], [1, 0]], bool), np.ones(3, bool)
+    masks, following = problems.row_masks(observed, start, 2, 4)
+    assert sorted(map(sum, masks.tolist())) == [1, 2, 2, 3] and masks[0].all()
+    for mask, after in zip(masks, following, strict=True):
+        np.testing.assert_array_equal(masks[after], mask & observed.T)
+    assert len(problems.row_masks(observed, start, 1, 3)[0]) == 3
+    assert problems.row_masks(observed, start, 2, 3) is None
 
 
 @pytest.mark.slow
