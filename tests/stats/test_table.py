@@ -253,6 +253,20 @@ def test_a_seed_draws_the_same_on_any_machine(block, parts, monkeypatch):
     assert (row["lower"], row["upper"]) == pytest.approx(tuple(ends), rel=1e-12)
 
 
+@pytest.mark.parametrize(("held", "resamples"), [(10**8, 2000), (3300, 150), (2199, 100)])
+def test_an_overview_draws_fewer_resamples_of_many_scores(held, resamples, monkeypatch):
+    """22 scores: 3300 make 150 resamples. The better agent stands first."""
+    monkeypatch.setattr(evaluation, "_DRAWN", held)
+    raw = {(i, 0): np.random.default_rng(i).random(11) + i for i in range(2)}
+    samples = samples_of(table_of(raw))
+    found = evaluation.overview(samples, seed=3)
+    expected = metrics(samples, ["mean"], resamples=resamples, seed=3).iloc[::-1]
+    assert found["algorithm"].tolist() == ["A1", "A0"]
+    shown = found[["mean", "mean_lower", "mean_upper"]]
+    np.testing.assert_array_equal(shown, expected[["value", "lower", "upper"]])
+    np.testing.assert_array_equal(found["above_first"], [np.nan, 0])
+
+
 def test_intervals_are_those_of_scipy():
     """Percentile bootstrap of a mean; both Monte Carlo: ends within a tenth of the
     standard error.
