@@ -357,6 +357,9 @@ def test_z_allows_for_rounding():
     assert (within["z"], within["verdict"]) == (0, "agrees")
     assert cells.loc[("Chain-10d", "PPO-linear"), "verdict"] == "one trial"
     assert (cells["verdict"] == "not played").sum() == 161
+    assert jordan2020.in_words(cells).splitlines() == [
+        "2 of 165 cells within 3.5 standard errors of the published mean, 1 beyond, 161 not played"
+    ]  # a constant is infinitely far away
 
 
 def test_z_of_the_same_distribution_is_standard_normal():
@@ -375,6 +378,11 @@ def test_z_of_the_same_distribution_is_standard_normal():
     assert 0.75 < np.sqrt((table["z"] ** 2).mean()) < 1.25
     words = jordan2020.in_words(table).splitlines()
     assert words[0].startswith(f"{(table['verdict'] == 'agrees').sum()} of 165 cells within 3.5")
+    rms, most = np.sqrt((table["z"] ** 2).mean()), table["z"].abs().max()
+    assert words[1:] == [
+        f"differences beyond rounding: {rms:.2f} standard errors in the root mean square, at most "
+        f"{most:.2f}"
+    ]
 
 
 def test_cells_with_nan_are_named_only_where_there_are_some():

@@ -327,7 +327,7 @@ def test_ppo_passes_over_a_minibatch_with_nan_and_counts_it():
 )
 def test_advantages_of_ppo_by_hand(end, advantages):
     """From state 0 to 1, where an episode may end; from 2 to 1. Values 1, 8, 2: gamma 1/2, lambda
-    1/5. An episode that goes on is in 1 before its second step.
+    1/5. An episode that goes on is in 1 before its second step. Action 0 has probability 3/4 in 0.
     """
     table, one = Table(3), jnp.float32(1)
     weights = np.float32([[np.log(3), 0, 0], [0, 0, 0], [1, 8, 2]])
