@@ -260,7 +260,9 @@ def test_ppo_learns_from_each_step_once_in_a_pass(monkeypatch, length, batch):
         linear_ppo,
         "ascended",
         lambda _, learner, part, counts, rules: dataclasses.replace(
-            learner, weights=learner.weights.at[part.actions].add(counts.astype(jnp.float32))
+            learner,
+            weights=learner.weights.at[part.actions].add(counts.astype(jnp.float32)),
+            step=learner.step + 1,
         ),
     )
     learner = linear_ppo.Learner(zeros, zeros, zeros, jnp.int32(0), jnp.int32(0))
@@ -269,13 +271,15 @@ def test_ppo_learns_from_each_step_once_in_a_pass(monkeypatch, length, batch):
     buffer = dataclasses.replace(
         linear_ppo.Rollout.empty(Discrete(2), linear_ppo.STEPS), length=jnp.int32(length)
     )
-    learned = jax.jit(lambda *given: linear_ppo.learned(None, *given, rules).weights)
-    counts = learned(learner, buffer)
-    np.testing.assert_array_equal(counts, np.where(place < length, 3, 0))
+    after = jax.jit(lambda *given: linear_ppo.learned(None, *given, rules))(learner, buffer)
+    np.testing.assert_array_equal(after.weights, np.where(place < length, 3, 0))
+    assert after.step == 3 * -(-length // batch)
 
 
 def test_ppo_tells_minibatches_that_it_passed_over_and_empties_full_buffers(monkeypatch):
-    """Buffers of two steps; after the last episode nothing is kept."""
+    """Buffers of two steps; after the last episode nothing is kept. Actions are drawn by the first
+    word of a key, here evenly.
+    """
     monkeypatch.setattr(
         linear_ppo,
         "learned",
@@ -298,6 +302,10 @@ def test_ppo_tells_minibatches_that_it_passed_over_and_empties_full_buffers(monk
         found.append((int(state.buffer.length), int(agent.metrics(state)["skipped_updates"])))
     assert found == [(1, 0), (0, 3), (1, 3), (0, 3)]
     assert state.learner.step == 1  # the published sign of the entropy
+    keys = jax.random.split(jax.random.key(1), 32)
+    actions = jax.jit(jax.vmap(lambda key: agent.act(key, state, zero)[0]))(keys)
+    uniforms = np.asarray(jax.random.key_data(keys))[:, 0] / 2**32
+    np.testing.assert_array_equal(actions, np.floor(N_ACTIONS * uniforms))
 
 
 def test_ppo_passes_over_a_minibatch_with_nan_and_counts_it():
@@ -355,11 +363,11 @@ def test_gains_of_ppo_by_hand():
     zeros, logs = np.zeros(4, np.int32), np.log(0.5 / np.float32([2, 2, 0.5, 0.5]))
     targets = np.arange(4, dtype=np.float32)
     part = linear_ppo.Sample(zeros, zeros, logs, np.float32([1, -1, 1, -1]), targets)
-    drawn = {"clip": jnp.float32(0.3), "entropy": jnp.float32(0)}
+    drawn = {"clip": jnp.float32(0.3), "entropy": jnp.float32(0.1)}
     rules = linear_ppo.Rules(drawn, None, jnp.float32(1), None)
     found = jax.jit(linear_ppo.direction)(np.float32([[0, 0, 1]] * 4), part, rules)
-    gains = np.array([0, -2, 0.5, 0])
-    right = np.stack([gains / 2, -gains / 2, targets - 1], axis=1)
+    gains, more = np.array([0, -2, 0.5, 0]), 0.1 * np.log(2)  # by the entropy as published
+    right = np.stack([gains / 2 + more, -gains / 2 + more, targets - 1], axis=1)
     np.testing.assert_allclose(found, right, rtol=1e-6)
 
 
