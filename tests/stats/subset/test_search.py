@@ -17,7 +17,7 @@ from benchmarks.twins import subset as twin
 from jbrl.base.errors import JbrlError
 from jbrl.stats.subset import kernel
 from jbrl.stats.subset import problem as problems
-from jbrl.stats.subset.fit import Folds, coefficients, fit_subset, shuffled
+from jbrl.stats.subset.fit import Folds, _leave_one_out, coefficients, fit_subset, shuffled
 from jbrl.stats.subset.model import model_of, predict
 from jbrl.stats.subset.preparation import Preparation, Prepared, prepare
 from jbrl.stats.subset.problem import Problem, Search, candidates
@@ -193,6 +193,22 @@ def test_sets_of_rows_by_hand():
         np.testing.assert_array_equal(masks[after], mask & observed.T)
     assert len(problems.row_masks(observed, start, 1, 3)[0]) == 3
     assert problems.row_masks(observed, start, 2, 3) is None
+
+
+@pytest.mark.parametrize(
+    ("second", "t", "expected"),
+    [
+        (1, [1, 3], 4),  # 2 is off by 1 twice, by 2 if the row is left out
+        (0, [1, 0], math.nan),
+        (3e-5, [1, 0], math.nan),  # 1 - h = 9e-10
+        (4e-5, [1, 0], 0.5),  # 1.6e-9: without the first row it is 0
+    ],
+)
+def test_a_row_of_leverage_one_cannot_be_left_out(second, t, expected):
+    a, t = np.array([[1], [second]]), np.array(t)
+    error = t - a @ np.linalg.lstsq(a, t)[0]
+    found = _leave_one_out(a, t, a, error, {"non_negative": False})
+    assert found == pytest.approx(expected, rel=1e-5, nan_ok=True)
 
 
 @pytest.mark.slow
