@@ -75,6 +75,19 @@ def test_a_budget_holds_and_is_used(pace, monkeypatch):
 def test_faster_machines_look_further_ahead(monkeypatch):
     depths = [Machine(monkeypatch, pace).race()[0].decisions for pace in (0.2, 6.0)]
     assert depths[0] > depths[1] > SHALLOW
+    assert Machine(monkeypatch, 1e-6).race()[0].decisions == DEEPEST
+
+
+def test_a_trial_is_of_a_part_of_the_usual_mdps_and_its_end_has_the_margin(monkeypatch):
+    way, tried = Machine(monkeypatch, 1.0).kind(0, 8.0, 1e-7)(4), []
+
+    def trial(one: Way, n_mdps: int) -> Replication:
+        tried.append(n_mdps)
+        return one.replication(n_mdps, np.random.SeedSequence(0))
+
+    assert lowest([way], trial) is way
+    assert tried == [max(1024, 8192 // upper.TRIED)]
+    assert upper._end(way, 3.0, trial(way, 1), 1024) == 3 + 50 / math.sqrt(4 * 1024)
 
 
 @pytest.mark.parametrize(
