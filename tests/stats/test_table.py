@@ -291,6 +291,9 @@ def test_profiles():
     assert table[table["algorithm"] == "A1"]["value"].tolist() == pytest.approx([1, 0, 0, 0])
     assert (table["lower"] <= table["value"] + 1e-12).all()
     assert (table["value"] <= table["upper"] + 1e-12).all()
+    table = performance_profiles(samples, resamples=2)
+    assert table["threshold"].to_numpy() == pytest.approx(np.tile(np.arange(101) / 100, 2))
+    assert table.index.equals(pd.RangeIndex(202))
 
 
 def test_probability_of_improvement_is_mann_whitney():
@@ -309,9 +312,21 @@ def test_probability_of_improvement_is_mann_whitney():
         assert table.loc[f"A{k}", f"A{i}"]["value"] == pytest.approx(1 - np.mean(u))
 
 
+def test_one_score_leaves_no_interval_of_its_own_agent_alone():
+    raw = {(0, 0): [1.0, 2.0], (1, 0): [1.5], (2, 0): [0.5, 3.0]}
+    samples = samples_of(table_of(raw))
+    for table in (metrics(samples, resamples=9), probability_of_improvement(samples, resamples=9)):
+        other = table.get("other", table["algorithm"])
+        alone = (table["algorithm"] == "A1") | (other == "A1")
+        assert (table["lower"].isna() == alone).all() and (table["upper"].isna() == alone).all()
+
+
 def test_bad_input():
     samples = samples_of(table_of({(0, 0): [1.0, 1.0], (1, 0): [1.0]}))
     with pytest.raises(JbrlError, match="environment 'E0': all scores are 1: they have no scale"):
         metrics(samples)
     with pytest.raises(JbrlError, match="unknown metric 'iqr'; did you mean 'iqm'"):
         metrics(samples, ["iqr"])
+    for measure in (metrics, performance_profiles, probability_of_improvement):
+        with pytest.raises(JbrlError, match=r"delta = 1\.0: expected"):
+            measure(samples, delta=1.0)
