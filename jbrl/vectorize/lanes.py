@@ -47,9 +47,17 @@ def get_row(table: Array, i: Array) -> Array:
     return get_rows(table, i[None])[0]
 
 
+@custom_vmap
 def set_row(table: Array, i: Array, row: Array) -> Array:
     """Return `table` [R, C] with row `i` replaced; `i` must lie in range."""
-    return _set_rows(table, i[None], row[None])
+    return lax.dynamic_update_slice(table, row[None], (i, jnp.zeros_like(i)))
+
+
+@set_row.def_vmap
+def _(size: int, batched: list[bool], table: Array, i: Array, row: Array) -> tuple[Array, bool]:
+    # one lane, too: a loop over steps would copy the table where it writes a slice
+    table, i, row = for_all(size, tuple(batched), (table, i, row))
+    return jax.vmap(_set_rows)(table, i[:, None], row[:, None]), True
 
 
 @custom_vmap
@@ -76,8 +84,6 @@ def _set_rows(table: Array, rows: Array, new: Array) -> Array:
     arrays, where scatters are cheapest, unless they have more entries than 32 bits can count.
     """
     columns = table.shape[1]
-    if len(rows) == 1:  # where nothing is mapped
-        return lax.dynamic_update_slice(table, new, (rows[0], jnp.zeros_like(rows[0])))
     if table.size > MOST_ENTRIES:
         return table.at[rows].set(new, mode="promise_in_bounds", unique_indices=True)
     where = rows[:, None] * columns + jnp.arange(columns, dtype=rows.dtype)[None, :]
