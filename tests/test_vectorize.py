@@ -1,5 +1,7 @@
 """Mapped or not, what `lanes` offers is what its plain counterpart computes."""
 
+import re
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -360,6 +362,35 @@ def test_a_state_is_updated_where_it_is_wanted_and_else_left_alone():
     twice = jax.jit(jax.vmap(jax.vmap(updated, (0, None, 0)), (0, None, 0)))
     _, mine = twice(np.array([[True, False, False], [False] * 3]), 3.0, np.stack([x, x]))
     np.testing.assert_array_equal(mine, [[2 * x[0] + 3, *x[1:]], x])
+    for wanted in (False, True):
+        _, mine = twice(np.array([[wanted], [False]]), 3.0, np.stack([x[:1], x[:1]]))
+        np.testing.assert_array_equal(mine, [2 * x[:1] + 3 if wanted else x[:1], x[:1]])
+
+
+def test_what_one_lane_updates_stays_where_it_is():
+    """A step like that of Adam, in which what is new is made of what else is new: no operation
+    copies an array of the state, or chooses between it and a new one.
+    """
+
+    def moved(state):
+        mean, place = state
+        mean = 0.9 * mean + 0.1 * jnp.sin(place)
+        return mean, place - mean / (1 + jnp.abs(mean))
+
+    def step(state, wanted):
+        return vectorize.updated_where(wanted, moved, state), wanted
+
+    def run(states, wanted):
+        return jax.lax.scan(jax.vmap(step), states, wanted)
+
+    states = (np.ones((1, 4096), np.float32), np.ones((1, 4096), np.float32))
+    wanted = np.array([[True], [False], [True]])
+    compiled = jax.jit(run, donate_argnums=0).lower(states, wanted).compile()
+    lines = [line.strip() for line in compiled.as_text().splitlines()]
+    assert not [v for v in lines if re.search(r"= f32\[1,4096\]\S* (copy|select)\(", v)]
+    mean, place = moved(moved(states))
+    (mean_there, there), _ = compiled(*jax.tree.map(jnp.asarray, (states, wanted)))
+    np.testing.assert_allclose((mean_there, there), (mean, place), rtol=1e-6)
 
 
 @pytest.mark.parametrize("lanes", [[], [4], [0, 2, 5], range(20)])

@@ -113,12 +113,27 @@ def updated_where(wanted: Array, fn: Callable[[Any], Any], state: Any) -> Any:
     no or one iteration: XLA runs it in the memory of `state`, where a `cond` copies the state. What
     all lanes have in common remains one for all of them.
     """
+    its_own = _unless_alone(wanted)
     return lax.fori_loop(
         0,
         _any_lane(wanted).astype(jnp.int32),
-        lambda _, now: select(wanted, fn(now), now),
+        lambda _, now: select(its_own, fn(now), now),
         jax.tree.map(jnp.asarray, state),
     )
+
+
+@custom_vmap
+def _unless_alone(wanted: Array) -> Array:
+    """Return `wanted`, or True where there is one lane: what runs then is wanted, and a choice
+    between old and new state would make XLA copy the old one.
+    """
+    return jnp.ones_like(wanted)
+
+
+@_unless_alone.def_vmap
+def _(size: int, batched: list[bool], wanted: Array) -> tuple[Array, bool]:
+    del batched  # mapped, as below
+    return (_unless_alone(wanted[0])[None] if size == 1 else wanted), True
 
 
 @custom_vmap
