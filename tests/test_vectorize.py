@@ -57,6 +57,17 @@ def test_rows():
         same(found, tables[at][several[at]])
 
 
+def test_a_row_of_a_large_table_is_no_slice():
+    """Where one lane is not mapped a program may pass over the whole table to write a slice: a
+    policy of DQN took 253 µs for a decision with 10,000 transitions, 137 without.
+    """
+    for rows, primitive in ((100, "dynamic_update_slice"), (10_000, "scatter")):
+        given = np.zeros((rows, 21), np.float32), np.int32(3), np.ones(21, np.float32)
+        assert primitive in str(jax.make_jaxpr(vectorize.set_row)(*given))
+        changed = np.asarray(jax.jit(vectorize.set_row)(*given))
+        assert changed[3].all() and changed.sum() == 21
+
+
 def test_rows_of_tables_with_more_entries_than_32_bits_can_count(monkeypatch):
     """As the replay of DQN on thousands of lanes of a GPU."""
     lanes, rows, columns = 4096, 10_000, 105

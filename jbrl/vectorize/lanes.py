@@ -13,6 +13,8 @@ from jax.custom_batching import custom_vmap
 from jbrl.vectorize.loops import all_true, for_all, merge, split, to_first, to_last
 
 MOST_ENTRIES = 2**31 - 1  # of a flat array that is indexed
+# entries up to which a slice is written: `native` takes it, but some programs pass over the table
+LARGE = 2**16
 
 
 def prevent_fusion(value: Array) -> Array:
@@ -50,6 +52,8 @@ def get_row(table: Array, i: Array) -> Array:
 @custom_vmap
 def set_row(table: Array, i: Array, row: Array) -> Array:
     """Return `table` [R, C] with row `i` replaced; `i` must lie in range."""
+    if table.size > LARGE:
+        return _set_rows(table, i[None], row[None])
     return lax.dynamic_update_slice(table, row[None], (i, jnp.zeros_like(i)))
 
 
