@@ -127,7 +127,9 @@ class Bracket:
     lower: float
     upper: float
     confidence: float
-    clairvoyant: float | None  # estimate of the value that an agent earns which is shown the MDP
+    # estimate of the value that an agent earns which is shown the MDP; None: not known, or the
+    # sample's is below the lower end
+    clairvoyant: float | None
     state_counts: int  # (state, counts) backed up in one replication
     lower_end: End
     upper_end: End
@@ -359,6 +361,8 @@ class _Work:
             lower = self._lower(trials, floor)
         if lower.value > upper.value:  # one of them is a limit that has failed
             lower, upper = floor, ceiling
+        if shown_value is not None and shown_value < lower.value:
+            shown_value = None  # none earns less that is shown the MDP: its sample lacks rare ones
         n_played = lower.rests_on.get("n_mdps")
         confidence = min(lower.confidence, upper.confidence)
         size = plan.sizes.of(upper.rests_on.get("decisions", plan.shallow))

@@ -218,6 +218,12 @@ def test_a_bandit_is_sampled_where_its_indices_leave_more_than_an_error(monkeypa
         assert found.clairvoyant == clairvoyant
 
 
+def test_an_agent_that_is_shown_the_mdp_is_not_said_to_earn_less_than_the_lower_end():
+    found = jbrl.bound(rare(1e-7, 1e7), discount=1e-9, horizon=4, decisions=1, played=64)
+    assert found.lower > 0.7
+    assert found.clairvoyant is None
+
+
 def test_the_command_says_what_a_bracket_assumes_and_what_it_may_not_see():
     one = rare(1e-6, 1e6)
     found = jbrl.bound(one, horizon=6, decisions=1, played=64)
