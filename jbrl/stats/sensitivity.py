@@ -188,7 +188,8 @@ def dimensions(
       perform best.
     """
     n_parameters = values.shape[1]
-    enough = ENOUGH * performance.max(-1).mean(-1) - ROUNDING
+    tuned = performance.max(-1).mean(-1)
+    enough = np.minimum(ENOUGH * tuned, tuned) - ROUNDING  # below 0, all of it
     fewest = np.full(len(best), n_parameters)
     chosen: tuple[int, ...] = tuple(range(n_parameters))
     for setting in np.unique(best):

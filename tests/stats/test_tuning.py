@@ -89,6 +89,13 @@ def test_equal_settings_need_no_tuning():
     assert [row[name] for name in ("tuned", "single", "sensitivity", "dimension")] == [0, 0, 0, 0]
 
 
+def test_settings_that_are_equally_bad_need_no_tuning_beside_good_ones():
+    good = returns_of(np.ones((2, 60, 1)) * np.arange(60)[:, None], grid=[(k,) for k in range(60)])
+    bad = returns_of(np.full((2, 2, 1), -9.0), "B", GRID[::3])
+    row = tuning(pd.concat([good, bad]), resamples=20).set_index("algorithm").loc["B"]
+    assert row["tuned"] < 0 == row["sensitivity"] == row["dimension"]
+
+
 def test_one_lifetime_has_no_intervals(tmp_path):
     scores = np.random.default_rng(1).normal(size=(3, len(GRID), 1))
     found = tuning(returns_of(scores), resamples=20)
