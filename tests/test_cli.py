@@ -261,6 +261,7 @@ def test_a_dry_run_lists_the_units_and_writes_nothing(
     assert f"up to {most}, and " in lines[13] and lines[14].startswith(f"8 units, about {time}")
     assert re.fullmatch(r"8 units, about \d.*s, by a rough rule: --calibrate measures", lines[14])
     assert call(*elsewhere, "--no-units").stdout.splitlines() == lines[9:]
+    assert "; 1 KiB may be used (--memory): a unit" in call(*elsewhere, "--memory", "1KiB").stdout
     assert not (tmp_path / "none").exists()
     before = {p: p.stat().st_mtime_ns for p in out.rglob("*")}
     here = ("run", study, "--out", out, "--dry-run")

@@ -22,6 +22,8 @@ from jbrl.study.cost import TimeLeft, present_busy_text
 from jbrl.study.plan import RunPlan
 from jbrl.study.progress import Progress
 
+MORE = "a unit that needs more plays less at once, or fails"
+
 
 def print_estimates(planned: RunPlan, *, units: bool) -> None:
     """Describe a run before it starts: the units if wanted, the time of each algorithm, and on the
@@ -42,7 +44,7 @@ def print_estimates(planned: RunPlan, *, units: bool) -> None:
     most = max((one.bytes for one in estimates.values()), default=0.0)
     total = duration(sum(seconds.values()))
     rows.append(["all", str(len(estimates)), total, bytes_text(most)])
-    typer.echo("\n".join([*aligned(rows), _memory_text(most, planned.process_bytes)]))
+    typer.echo("\n".join([*aligned(rows), _memory_text(most, planned)]))
     done = len(planned.units) - len(planned.todo)
     ready = f" ({done} done already)" if done else ""
     typer.echo(
@@ -51,13 +53,14 @@ def print_estimates(planned: RunPlan, *, units: bool) -> None:
     )
 
 
-def _memory_text(most: float, process: int) -> str:
+def _memory_text(most: float, planned: RunPlan) -> str:
     """Return the memory of arrays and of the process."""
-    here = memory_bytes()
+    here, may = memory_bytes(), planned.resources.memory if planned.resources else 0
     return (
         f"memory: of the arrays that one unit needs, up to {bytes_text(most)}, and about "
-        f"{bytes_text(process)} of the process with what it compiles"
+        f"{bytes_text(planned.process_bytes)} of the process with what it compiles"
         + (f"; this machine has {bytes_text(here)}" if here else "")
+        + (f"; {bytes_text(may)} may be used (--memory): {MORE}" if 0 < may < most else "")
     )
 
 
