@@ -33,6 +33,7 @@ from jbrl.stats.table import agent_names
 MANIFEST = "study.json"
 PARQUET = (".parquet", ".pq")
 TABLES = (".csv", ".csv.gz", *PARQUET)
+_RUN = re.compile(r"run-[0-9]+")
 _ODD = re.compile(r"[^\w.()=;, +-]+")
 
 
@@ -45,7 +46,7 @@ def read_places(places: Iterable[str]) -> Logs:
       those of an algorithm differ, in any of the studies;
     - CSV files of the original: one agent, called like the folder;
     - folders of such files: an agent each, called like its folder, where that again may hold
-      folders, which are its runs.
+      folders, which are its runs; folders `run-0`, `run-1`, … are runs of one agent.
 
     A file is a table as `write_table` writes it. An agent that is named in several places has been
     run several times.
@@ -204,7 +205,8 @@ def _folders(path: Path, name: str | None) -> Iterator[tuple[Path, str]]:
         return
     for folder in _inner(path):
         if has_logs(folder):
-            yield folder, name or folder.name
+            own = _RUN.fullmatch(folder.name)  # `export` has written those of one agent
+            yield folder, name or (path.resolve() if own else folder).name
             continue
         for run in _inner(folder):
             if has_logs(run):

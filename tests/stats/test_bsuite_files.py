@@ -391,6 +391,9 @@ def test_export_has_a_folder_for_each_agent_and_run(tmp_path):
     assert places == {"x_1/run-0", "x_1/run-1", "y"}
     again = read_places([str(tmp_path)])
     assert sorted(again.agents) == ["x_1", "y"] and len(again.runs) == 60
+    (tmp_path / "x_1").rename(tmp_path / "x")  # as if it were the only agent
+    alone = read_places([str(tmp_path / "x")])
+    assert alone.agents == ["x"] and {run.number for run in alone.runs} == {0, 1}
     clash = Logs(tuple(made_up(name, "catch/0", 1.0) for name in ("a/b", "a_b")))
     with pytest.raises(JbrlError, match="two agents would share a folder"):
         export(clash, tmp_path / "clash")
