@@ -108,7 +108,8 @@ def begin(agent: Any, knowledge: Any, own: Array, environment: Environment) -> t
         agent, knowledge = agent.draw_and_train(own, knowledge)
     if isinstance(agent, Oracle):
         knowledge = agent.reveal(knowledge, environment)
-    return agent, traced(agent, "reset", reset_key(own), knowledge)
+    state = traced(agent, "reset", reset_key(own), knowledge)
+    return agent, _of_arrays(agent, "reset", state)
 
 
 def act(
@@ -121,13 +122,10 @@ def act(
     """
     returned = traced(agent, "act", key, state, observation)
     if not (isinstance(returned, tuple) and len(returned) == 2):
-        code: Any = getattr(inspect.unwrap(type(agent).act), "__code__", None)
-        place = f" ({code.co_filename}, line {code.co_firstlineno})" if code else ""
         what = f"{len(returned)} values" if isinstance(returned, tuple) else _kind(returned)
         raise JbrlError(
-            f"{type(agent).__name__}.act{place} returned "
-            f"{what}: expected the action and the state, also where that stays as it is: "
-            "return action, state"
+            f"{_named(agent, 'act')} returned {what}: expected the action and the state, also "
+            "where that stays as it is: return action, state"
         )
     chosen, state = returned
     if not (_is_array(chosen) and jnp.shape(chosen) == () and jnp.result_type(chosen) == jnp.int32):
@@ -158,15 +156,26 @@ def train(agent: Any, key: Array, prior: Any) -> Any:
     Raises:
       JbrlError: something else than arrays and numbers, or as `traced`.
     """
-    knowledge = traced(agent, "train", key, prior)
-    for path, leaf in jax.tree.leaves_with_path(knowledge):
+    return _of_arrays(agent, "train", traced(agent, "train", key, prior))
+
+
+def _of_arrays(agent: Any, method: str, returned: Any) -> Any:
+    """Return what a method has returned, if it is made of arrays and numbers."""
+    for path, leaf in jax.tree.leaves_with_path(returned):
         if not _is_array(leaf):
             field = jax.tree_util.keystr(path)
             raise JbrlError(
-                f"{type(agent).__name__}.train returned {shown(leaf)}"
+                f"{type(agent).__name__}.{method} returned {shown(leaf)}"
                 f"{f' in {field}' if field else ''}: expected arrays and numbers"
             )
-    return knowledge
+    return returned
+
+
+def _named(agent: Any, method: str) -> str:
+    """Return the name of a method, with its file and line where they are known."""
+    code: Any = getattr(inspect.unwrap(getattr(type(agent), method, None)), "__code__", None)
+    place = f" ({code.co_filename}, line {code.co_firstlineno})" if code else ""
+    return f"{type(agent).__name__}.{method}{place}"
 
 
 def _is_array(value: Any) -> bool:
@@ -196,8 +205,8 @@ def check_state(agent: Any, before: Any, decided: Any, learned: Any) -> None:
     method, after = ("observe", learned) if _change(before, decided) is None else ("act", decided)
     if _change(before, learned) is not None:
         raise JbrlError(
-            f"{type(agent).__name__}.{method} returned {_change(before, after)}: expected a state "
-            "that keeps its fields, shapes and dtypes"
+            f"{_named(agent, method)} returned {_change(before, after)}: expected a state that "
+            "keeps its fields, shapes and dtypes"
         )
 
 
@@ -207,6 +216,8 @@ def _change(before: Any, after: Any) -> str | None:
     """
     structures: list[Any] = [jax.tree.structure(state) for state in (before, after)]
     if structures[0] != structures[1]:
+        if after is None or isinstance(after, tuple) > isinstance(before, tuple):
+            return f"{_kind(after)} as its state, where {_kind(before)} was before"
         return "a state with other fields than before"
     for (path, old), new in zip(
         jax.tree_util.tree_leaves_with_path(before), jax.tree.leaves(after), strict=True

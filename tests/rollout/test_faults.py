@@ -48,6 +48,8 @@ def test_the_first_leaf_with_nan_is_named(
     ("after", "words"),
     [
         ({"a": 1}, "a state with other fields than before"),
+        (None, "NoneType as its state, where dict was before"),
+        (({"a": 1}, {"a": 1}), "tuple as its state, where dict was before"),
         ({"a": jnp.int32(0), "b": jnp.zeros(3)}, "float32[3] in ['b'] as its state, where float32"),
         ({"a": jnp.float32(0), "b": jnp.zeros(2)}, "float32[] in ['a'] as its state, where int32"),
     ],
@@ -61,6 +63,19 @@ def test_a_state_that_changes_names_the_method_and_the_field(
     with pytest.raises(JbrlError) as error:
         faults.check_state("an agent", before, after if method == "act" else before, after)
     assert f"str.{method} returned {words}" in str(error.value)
+
+
+def test_a_method_that_returns_nothing_is_named_with_its_line() -> None:
+    agent = type("Forgets", (), {"observe": lambda self, key, state, transition: None})()
+    words = r"Forgets.observe \(.*test_faults.py, line \d+\) returned NoneType as its state"
+    with pytest.raises(JbrlError, match=words):
+        faults.check_state(agent, {"a": 1}, {"a": 1}, None)
+
+
+def test_a_first_state_is_made_of_arrays() -> None:
+    agent = type("Says", (), {"reset": lambda self, key, knowledge: {"a": 1.0, "b": "yes"}})()
+    with pytest.raises(JbrlError, match=r"Says.reset returned 'yes' in \['b'\]: expected arrays"):
+        faults.begin(agent, None, jax.random.key(0), None)
 
 
 def test_infinities_and_states_without_floats_are_no_fault() -> None:
