@@ -13,12 +13,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from jbrl.base.errors import JbrlError, nearest, shown
+from jbrl.base.errors import JbrlError, shown
 from jbrl.base.files import NO_TEXT, check_file
 from jbrl.stats.score_table import (
-    SCORE_TABLE,
     TRIAL,
     Columns,
+    absent,
     as_floats,
     as_text,
     check_once,
@@ -277,12 +277,6 @@ def _load_text(path: Path, wanted: tuple[str, ...]) -> pd.DataFrame:
     return table[list(wanted)]
 
 
-def _option(name: str) -> str:
-    """Return the options that map another column to one of a score table."""
-    options = f" (--{name}-column NAME; 'jbrl subset': --columns {name}=NAME)"
-    return options if name in SCORE_TABLE else ""
-
-
 def _check_columns(present: Iterable[Any], wanted: Iterable[str], path: Path) -> None:
     names = [str(name) for name in present]
     for name in wanted:
@@ -293,7 +287,4 @@ def _check_columns(present: Iterable[Any], wanted: Iterable[str], path: Path) ->
                     f"{path}: its columns are separated by {separator!r}: expected commas, or "
                     "tabs in a file .tsv"
                 )
-            raise JbrlError(
-                f"{path}: no column '{name}': map another one to it{_option(name)}, or rename "
-                f"it{nearest(name, names)}"
-            )
+            raise absent(str(path), name, names)

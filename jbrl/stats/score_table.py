@@ -192,6 +192,13 @@ def alike(names: Iterable[str]) -> list[str]:
     ]
 
 
+def absent(where: str, column: str, present: Iterable[str]) -> JbrlError:
+    """Return what says that a column is not there, and how another one is mapped to it."""
+    options = f"--{column}-column NAME; 'jbrl subset': --columns {column}=NAME"
+    mapped = f": map another one to it ({options}), or rename it" if column in SCORE_TABLE else ""
+    return JbrlError(f"{where}: no column '{column}'{mapped}{nearest(column, present)}")
+
+
 def standard(
     table: pd.DataFrame,
     mapping: dict[str, tuple[str, ...]],
@@ -213,9 +220,7 @@ def standard(
     """
     for source in itertools.chain(*mapping.values()):
         if source not in table.columns:
-            raise JbrlError(
-                f"{name}: no column '{source}'{nearest(source, map(str, table.columns))}"
-            )
+            raise absent(name, source, map(str, table.columns))
         check_once(table.columns, source, name)
     if not len(table):
         raise JbrlError(f"{name}: no rows: expected one row per score")

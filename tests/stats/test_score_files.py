@@ -86,6 +86,10 @@ def test_decimals_are_read_exactly(tmp_path):
             "no column 'algorithm' … --algorithm-column NAME … --columns algorithm=NAME",
         ),
         (
+            "Algorithm,environment,seed,score\nA,x,0,1\n",  # is read whole, by its seeds
+            "no column 'algorithm' … --algorithm-column NAME … did you mean 'Algorithm'?",
+        ),
+        (
             "".join(f"c{k}," for k in range(900)) + "x\n" + "1," * 900 + "1\n",
             "no column 'algorithm' … and 801 more",
         ),
