@@ -86,10 +86,6 @@ def test_decimals_are_read_exactly(tmp_path):
             "no column 'algorithm' … --algorithm-column NAME … --columns algorithm=NAME",
         ),
         (
-            "Algorithm,environment,seed,score\nA,x,0,1\n",  # is read whole, by its seeds
-            "no column 'algorithm' … --algorithm-column NAME … did you mean 'Algorithm'?",
-        ),
-        (
             "".join(f"c{k}," for k in range(900)) + "x\n" + "1," * 900 + "1\n",
             "no column 'algorithm' … and 801 more",
         ),
@@ -109,6 +105,12 @@ def test_a_bad_file_is_refused_with_its_place(tmp_path, text, words):
         read_score_table(written(tmp_path, text))
     for part in words.split(" … "):
         assert part in str(caught.value)
+
+
+def test_a_table_without_a_column_names_the_option_that_maps_another(tmp_path):
+    path = written(tmp_path, "Algorithm,environment,seed,score\nA,x,0,1\n")
+    with pytest.raises(JbrlError, match=r"--algorithm-column NAME.*did you mean 'Algorithm'"):
+        read_score_table(path, trials=True)
 
 
 def test_a_file_that_is_not_there_or_of_another_kind(tmp_path):
