@@ -178,16 +178,15 @@ def checked(data: Mapping[str, Any], place: str) -> Tables:
             _table(cls, table, f"{where} {number}", name) for number, table in enumerate(tables, 1)
         ]
 
+    for name in data:
+        if name not in EXPECTED:
+            raise JbrlError(f"{place}: unknown table '{name}'{nearest(name, EXPECTED)}")
     settings = _table(Settings, _present(data, "study", place), f"{place}: [study]", "study")
-    found = Tables(
+    return Tables(
         study=settings,
         experiments=every(ExperimentTable, "experiments"),
         agents=every(AgentTable, "agents"),
     )
-    for name in data:
-        if name not in EXPECTED:
-            raise JbrlError(f"{place}: unknown table '{name}'{nearest(name, EXPECTED)}")
-    return found
 
 
 def _present(data: Mapping[str, Any], name: str, place: str) -> Any:

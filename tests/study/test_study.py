@@ -211,6 +211,7 @@ WRONG_TABLES: list[tuple[dict[str, Any], str]] = [
     ({"study": None}, "expected a table [study]"),
     ({"experiments": []}, "expected at least one table [[experiments]]"),
     ({"agents": None}, "expected at least one table [[agents]]"),
+    ({"agents": None, "agnets": [{}]}, "unknown table 'agnets'; did you mean 'agents'?"),
     ({"agents": {"algorithm": "Random"}}, "expected at least one table [[agents]]"),
 ]
 WRONG_EXPERIMENTS: list[tuple[int, dict[str, Any], str]] = [
