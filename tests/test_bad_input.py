@@ -194,7 +194,8 @@ def test_a_file_is_no_directory_of_results(tmp_path, command):
 
 
 def test_unknown_names_elsewhere():
-    refused(call("show", "Nothing"), "unknown problem 'Nothing' (known: ")
+    refused(call("show", "Nothing"), "unknown agent or problem 'Nothing' (known: ")
+    refused(call("show", "BEBE"), "unknown agent or problem 'BEBE'; did you mean 'BEB'?")
     refused(call("cite", "BEBB"), "'BEBB'", "did you mean 'BEB'?")
     refused(call("cite", "MountainCat"), "did you mean 'MountainCar'?")
 

@@ -238,9 +238,10 @@ def show(
       jbrl show 'DeepSea(size=20)'
     """
     from jbrl.agents.registry import AGENTS
+    from jbrl.environments.environment import ENVIRONMENTS
     from jbrl.problems.json_format import to_json
     from jbrl.problems.lookup import problem
-    from jbrl.problems.problem import DirichletProblem, EnvironmentProblem
+    from jbrl.problems.problem import DERIVED, PROBLEMS, DirichletProblem, EnvironmentProblem
 
     if features:
         typer.echo("\n".join(_features(name, discount, json_)))
@@ -248,6 +249,9 @@ def show(
     if name in AGENTS:
         typer.echo("\n".join(_described_agent(name)))
         return
+    if re.fullmatch(r"[\w-]+", name) and name not in {*PROBLEMS, *ENVIRONMENTS, *DERIVED}:
+        known = {*AGENTS, *PROBLEMS, *ENVIRONMENTS}
+        raise JbrlError(f"unknown agent or problem '{name}'{nearest(name, known)}")
     shown = problem(name, Path.cwd())
     if isinstance(shown, EnvironmentProblem):
         if json_:
@@ -342,7 +346,7 @@ def _described_agent(name: str) -> list[str]:
     lines += [
         "",
         f"Needs: {needs}{'; searches offline, on the prior' if learns else ''}.",
-        "Cost: 'jbrl run STUDY --dry-run' estimates it for a study.",
+        "Cost: 'jbrl run STUDY --out DIR --dry-run' estimates it for a study.",
         *(f"Page: docs/agents/{page.name}" for page in _pages(name)),
     ]
     return [*lines, "", *_cited(name)] if entry.cite else lines
