@@ -94,6 +94,14 @@ def test_scores_stay_within_100_columns_and_name_what_is_left_out():
     )
 
 
+def test_strategies_stay_within_the_columns_of_the_terminal(archive, monkeypatch):
+    for module in ("output", "results"):
+        monkeypatch.setattr(f"jbrl.cli.{module}.terminal_width", lambda: 80)
+    printed = call("strategies", archive)
+    assert max(map(len, printed.stdout.splitlines())) <= 80
+    assert "note: no place for simulated, consumed" in printed.stderr
+
+
 def test_long_texts_continue_on_the_next_line():
     table = pd.DataFrame({"agent": ["a long name of an agent " * 3], "mean": [1.5]})
     assert len(_aligned(table)) == 2

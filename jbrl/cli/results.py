@@ -42,6 +42,8 @@ SPARED = (
     *(("compile",), ("alone",), ("latency p99",), ("latency",), ("prior",), ("n",), ("test",)),
     ("share low", "share high"),
 )
+TRIED_SPARED = (("simulated",), ("consumed",), ("offline",), ("std",), ("discarded",))
+LEFT_OUT = "no place for {}: --format csv has all columns"
 ParameterColumns = Annotated[
     bool, typer.Option(help="One column for each parameter, instead of the column parameters.")
 ]
@@ -201,7 +203,7 @@ def scores(
         shown, left = fitting(for_people(shown, results.units, ONE_VALUED), SPARED)
         print_table(shown, format, terminal_width())
         if left:
-            complain(f"no place for {', '.join(left)}: --format csv has all columns", "note")
+            complain(LEFT_OUT.format(", ".join(left)), "note")
     else:
         print_table(_in_columns(table) if parameter_columns else table, format)
     for unit in results.units.query("status == 'failed'").itertuples():
@@ -290,10 +292,13 @@ def strategies(folder: Folder, *, top: Positive = 5, format: Format = "table") -
     tried = results.strategies
     if tried.empty:
         complain(f"{folder}: no agent of this study has searched", "note")
-    shown = few(tried, top)
+    shown, left = few(tried, top), []
     if format == "table":
         shown = for_people(shown, results.units, ("seed", "parameters"))
+        shown, left = fitting(shown, TRIED_SPARED)
     print_table(shown, format, terminal_width())
+    if left:
+        complain(LEFT_OUT.format(", ".join(left)), "note")
 
 
 def report(
