@@ -292,7 +292,8 @@ def strategies(folder: Folder, *, top: Positive = 5, format: Format = "table") -
     tried = results.strategies
     if tried.empty:
         complain(f"{folder}: no agent of this study has searched", "note")
-    shown, left = few(tried, top), []
+    shown = few(tried, top)
+    left: list[str] = []
     if format == "table":
         shown = for_people(shown, results.units, ("seed", "parameters"))
         shown, left = fitting(shown, TRIED_SPARED)

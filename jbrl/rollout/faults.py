@@ -173,7 +173,8 @@ def _of_arrays(agent: Any, method: str, returned: Any) -> Any:
 
 def _named(agent: Any, method: str) -> str:
     """Return the name of a method, with its file and line where they are known."""
-    code: Any = getattr(inspect.unwrap(getattr(type(agent), method, None)), "__code__", None)
+    called: Any = getattr(type(agent), method, None)
+    code: Any = getattr(inspect.unwrap(called), "__code__", None)
     place = f" ({code.co_filename}, line {code.co_firstlineno})" if code else ""
     return f"{type(agent).__name__}.{method}{place}"
 
