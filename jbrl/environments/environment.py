@@ -413,7 +413,11 @@ class RewardNoise(_Wrapper):
     scale: float = parameter(1.0, "standard deviation of the noise", low=0, high=1e6)
 
     def reward(self, key: Array, reward: Array) -> Array:
-        uniform = sampling.uniforms(jax.random.fold_in(key, self.STREAM))[0]
+        within, stream = self.environment, self.STREAM
+        while isinstance(within, _Wrapper):  # noise on noise is drawn apart
+            stream += isinstance(within, RewardNoise)
+            within = within.environment
+        uniform = sampling.uniforms(jax.random.fold_in(key, stream))[0]
         return reward + self.scale * sampling.standard_normal(uniform)
 
 

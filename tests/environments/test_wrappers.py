@@ -59,6 +59,16 @@ def test_noise_is_normal_and_has_the_scale_that_is_said():
     np.testing.assert_array_equal(noisy_regret, regret)  # metrics are without noise
 
 
+def test_noise_on_noise_is_drawn_apart():
+    """Kolmogorov-Smirnov test, false-alarm rate 1e-4; of one draw it would have twice the scale."""
+    plain, _ = rewards(Bandit(mapping_seed=3))
+    once = RewardNoise(Bandit(mapping_seed=3), 1.0)
+    twice, _ = rewards(RewardNoise(RewardScale(once, 1.0), 1.0))
+    assert stats.kstest((twice - plain) / np.sqrt(2), "norm").pvalue > 1e-4
+    inner, _ = rewards(once)
+    assert abs(np.corrcoef(inner - plain, twice - inner)[0, 1]) < 4 / np.sqrt(N)
+
+
 def test_scale_multiplies_and_metrics_are_not_scaled():
     plain, regret = rewards(Bandit(mapping_seed=3), 4)
     scaled, scaled_regret = rewards(RewardScale(Bandit(mapping_seed=3), 30.0), 4)
