@@ -195,7 +195,7 @@ def test_a_file_is_no_directory_of_results(tmp_path, command):
 
 def test_unknown_names_elsewhere():
     refused(call("show", "Nothing"), "unknown agent or problem 'Nothing' (known: ")
-    refused(call("show", "BEBE"), "unknown agent or problem 'BEBE'; did you mean 'BEB'?")
+    refused(call("show", "BEBE"), "unknown agent or problem 'BEBE'; did you mean 'BEB'?", ".json")
     refused(call("cite", "BEBB"), "'BEBB'", "did you mean 'BEB'?")
     refused(call("cite", "MountainCat"), "did you mean 'MountainCar'?")
 

@@ -238,10 +238,9 @@ def show(
       jbrl show 'DeepSea(size=20)'
     """
     from jbrl.agents.registry import AGENTS
-    from jbrl.environments.environment import ENVIRONMENTS
     from jbrl.problems.json_format import to_json
-    from jbrl.problems.lookup import problem
-    from jbrl.problems.problem import DERIVED, PROBLEMS, DirichletProblem, EnvironmentProblem
+    from jbrl.problems.lookup import OTHERS, families, problem
+    from jbrl.problems.problem import DirichletProblem, EnvironmentProblem
 
     if features:
         typer.echo("\n".join(_features(name, discount, json_)))
@@ -249,9 +248,9 @@ def show(
     if name in AGENTS:
         typer.echo("\n".join(_described_agent(name)))
         return
-    if re.fullmatch(r"[\w-]+", name) and name not in {*PROBLEMS, *ENVIRONMENTS, *DERIVED}:
-        known = {*AGENTS, *PROBLEMS, *ENVIRONMENTS}
-        raise JbrlError(f"unknown agent or problem '{name}'{nearest(name, known)}")
+    if re.fullmatch(r"[\w-]+", name) and name not in families():
+        known = families() | {*AGENTS}
+        raise JbrlError(f"unknown agent or problem '{name}'{nearest(name, known)}{OTHERS}")
     shown = problem(name, Path.cwd())
     if isinstance(shown, EnvironmentProblem):
         if json_:

@@ -62,6 +62,9 @@ class Suite:
 
 
 SUITES: dict[str, Suite] = {}
+OTHERS = (
+    "; the path of a problem's file ends in .json, an environment of your own is 'module:Class'"
+)
 
 
 def register_suite(suite: Suite) -> None:
@@ -134,11 +137,12 @@ def problem(name: str | Path, base: Path | None = None) -> Problem:
     if family in ENVIRONMENTS:
         entry = ENVIRONMENTS[family]
         return _of_environment(family, entry.environment, inside, cite=entry.cite)
-    raise JbrlError(
-        f"unknown problem '{shown(text, str)}'"
-        f"{nearest(family, {*PROBLEMS, *ENVIRONMENTS, *DERIVED})}; the path of a problem's file "
-        "ends in .json, an environment of your own is 'module:Class'"
-    )
+    raise JbrlError(f"unknown problem '{shown(text, str)}'{nearest(family, families())}{OTHERS}")
+
+
+def families() -> set[str]:
+    """Return all names that problems have without parameters, those of suites left out."""
+    return {*PROBLEMS, *ENVIRONMENTS, *DERIVED}
 
 
 def _derived(family: str, inside: str, base: Path) -> Problem:

@@ -217,7 +217,7 @@ def _change(before: Any, after: Any) -> str | None:
     """
     structures: list[Any] = [jax.tree.structure(state) for state in (before, after)]
     if structures[0] != structures[1]:
-        if after is None or isinstance(after, tuple) > isinstance(before, tuple):
+        if after is None or (isinstance(after, tuple) and not isinstance(before, tuple)):
             return f"{_kind(after)} as its state, where {_kind(before)} was before"
         return "a state with other fields than before"
     for (path, old), new in zip(

@@ -13,8 +13,9 @@ from jax.custom_batching import custom_vmap
 from jbrl.vectorize.loops import all_true, for_all, merge, split, to_first, to_last
 
 MOST_ENTRIES = 2**31 - 1  # of a flat array that is indexed
-# entries up to which a slice is written: `native` takes it, but some programs pass over the table
-LARGE = 2**16
+# of a table in which one lane writes a slice: `native` takes that, but other programs may pass over
+# the whole table to write it
+MOST_SLICED = 2**16
 
 
 def prevent_fusion(value: Array) -> Array:
@@ -52,7 +53,7 @@ def get_row(table: Array, i: Array) -> Array:
 @custom_vmap
 def set_row(table: Array, i: Array, row: Array) -> Array:
     """Return `table` [R, C] with row `i` replaced; `i` must lie in range."""
-    if table.size > LARGE:
+    if table.size > MOST_SLICED:
         return _set_rows(table, i[None], row[None])
     return lax.dynamic_update_slice(table, row[None], (i, jnp.zeros_like(i)))
 

@@ -132,7 +132,7 @@ def _unless_alone(wanted: Array) -> Array:
 
 @_unless_alone.def_vmap
 def _(size: int, batched: list[bool], wanted: Array) -> tuple[Array, bool]:
-    del batched  # mapped, as below
+    del batched  # the only argument is mapped, or the rule would not be called
     return (_unless_alone(wanted[0])[None] if size == 1 else wanted), True
 
 
