@@ -80,7 +80,7 @@ def grown(found: dict[str, int], file: Path = PROGRAMS) -> list[str]:
 def main(record: bool) -> int:
     """Run from the command line."""
     on_one_core()
-    before = history.usual(history.read(), history.fingerprint())
+    before = history.usual(history.read(), history.kind())
     ratios = ratios_of([kernel for kernel in KERNELS if kernel.quick], before)
     print(told(ratios, before))
     job = programs.operations_of()

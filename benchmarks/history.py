@@ -4,6 +4,7 @@
 
 import json
 import os
+import re
 import statistics
 import sys
 from collections.abc import Mapping, Sequence
@@ -21,19 +22,24 @@ FILE = ROOT / "benchmarks" / "results" / "history.jsonl"
 WORSE = 1.5  # a ratio that has worsened by half
 
 
+def kind() -> str:
+    """Return what stands for the model and the features of the processor, and for the instructions
+    that `XLA_FLAGS` lets XLA use of it.
+    """
+    limit = re.search(r"xla_cpu_max_isa=(\w+)", os.environ.get("XLA_FLAGS", ""))
+    return f"{fingerprint()}-{limit[1]}" if limit else fingerprint()
+
+
 def entry(
     ratios: Mapping[str, float], main_job: Mapping[str, float] | None = None
 ) -> dict[str, Any]:
-    """Return a line of the history: when, what, where, how fast.
-
-    `kind` stands for the model and the features of the processor.
-    """
+    """Return a line of the history: when, what, where, how fast."""
     when = datetime.now(UTC).isoformat(timespec="seconds")
     # of the machine: this process may be kept to one
     place = {"processor": machine()["processor"], "cores": os.cpu_count()}
     return {
         "date": when,
-        "kind": fingerprint(),
+        "kind": kind(),
         "versions": versions(),
         "machine": place,
         "ratios": dict(ratios),

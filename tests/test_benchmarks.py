@@ -57,7 +57,15 @@ def test_what_is_appended_is_read(tmp_path):
         history.append(history.entry({"plan": ratio}), file)
     lines = history.read(file)
     assert len(lines) == 2 and lines[0]["versions"]["jax"] and lines[0]["machine"]["cores"] > 0
-    assert history.usual(lines, history.fingerprint()) == {"plan": 3.0}
+    assert history.usual(lines, history.kind()) == {"plan": 3.0}
+
+
+def test_machines_whose_instructions_are_limited_are_a_kind_of_their_own(monkeypatch):
+    kinds = []
+    for flags in ("--xla_a=1", "--xla_a=1 --xla_cpu_max_isa=AVX2", "--xla_cpu_max_isa=SSE4_2"):
+        monkeypatch.setenv("XLA_FLAGS", flags)
+        kinds.append(history.kind())
+    assert kinds == [kinds[0], f"{kinds[0]}-AVX2", f"{kinds[0]}-SSE4_2"]
 
 
 class Clock:
