@@ -9,7 +9,7 @@ What is compared is how many times faster than its NumPy twin a kernel is, with 
 `benchmarks/results/history.jsonl` for the same kind of processor. A ratio that seems to have
 worsened by half is measured once more, twice as long, and the better one counts. Exit code 1 when
 one has. Where the history has no such machine, nothing is compared. The main job may not take more
-programs (`programs.py`) than `benchmarks/results/programs.json` says, and none may have more
+programs (`programs.py`) than `benchmarks/results/programs.json` says, nor others, nor any with more
 operations, as far as the file is of the same version of JAX. `--record` adds what was measured to
 the history, and writes the programs to that file.
 """
@@ -68,6 +68,11 @@ def grown(found: dict[str, int], file: Path = PROGRAMS) -> list[str]:
         f"{name}: {count:,} operations, {before[name]:,} before"
         for name, count in found.items()
         if count > before.get(name, count)
+    ]
+    told += [
+        f"{name}: not in {file.name}: nothing to compare with"
+        for name in found
+        if name not in before
     ]
     if len(found) > len(before):
         told.append(

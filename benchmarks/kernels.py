@@ -333,15 +333,13 @@ def subset_loss() -> Pair:
     """Compute the ten-fold error of a subset of three of 14 environments, 40 algorithms."""
     from jbrl.stats.subset.fit import Folds
     from jbrl.stats.subset.preparation import Preparation, prepare
-    from jbrl.stats.subset.problem import Problem, Search, candidates
+    from jbrl.stats.subset.problem import Search, candidates
 
     prepared = prepare(scores_of_two_skills(40, 14), Preparation(target="mean"))
     settings = Search(3, "kfold", Folds(10), min_rows=10)
-    prepared, free, forced = candidates(prepared, settings)
-    found = Problem(prepared, settings, free, forced)
+    loss = candidates(prepared, settings).compiled(3)
     rng = np.random.default_rng(0)
     subsets = np.sort(np.argsort(rng.random((20_000, 14)), axis=1)[:, :3], axis=1)
-    loss = found.compiled(3)
     few = [list(map(int, chosen)) for chosen in subsets[:10]]
     twin = lambda: [  # noqa: E731
         subset.loss_of(prepared.features, prepared.target, c, "kfold", (10, 1982, 1, None, False))

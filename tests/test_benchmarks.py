@@ -121,10 +121,13 @@ def test_more_or_larger_programs_than_before_are_told(tmp_path):
     assert not check.grown({"a": 9}, file)
     known = {"jax": jax.__version__, "operations": {"a": 9, "b": 1000}}
     file.write_text(json.dumps(known))
-    assert not check.grown({"a": 9, "b": 999}, file) and not check.grown({"a": 9, "c": 1}, file)
+    assert not check.grown({"a": 9, "b": 999}, file) and not check.grown({"a": 9}, file)
+    assert check.grown({"a": 9, "c": 1}, file) == [
+        "c: not in programs.json: nothing to compare with"
+    ]
     assert check.grown({"a": 9, "b": 1001}, file) == ["b: 1,001 operations, 1,000 before"]
-    (told,) = check.grown({"a": 9, "b": 9, "c": 9}, file)
-    assert "takes 3 programs, 2 before" in told
+    other, more = check.grown({"a": 9, "b": 9, "c": 9}, file)
+    assert other.startswith("c: not in") and "takes 3 programs, 2 before" in more
     file.write_text(json.dumps(known | {"jax": "0.0"}))
     assert not check.grown({"a": 10}, file)
 
@@ -318,3 +321,10 @@ def test_kept_rows_are_json_lines():
     for name in SCRIPTS:
         for line in (ROOT / f"benchmarks/results/{name}-cpu2.jsonl").read_text().splitlines():
             assert isinstance(json.loads(line), dict)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kernel", kernels.KERNELS, ids=lambda kernel: kernel.name)
+def test_every_kernel_and_its_twin_run(kernel):
+    found = kernels.ratio_of(kernel.make(), 1)
+    assert found["microseconds"] > 0 and found["numpy"] > 0
