@@ -82,7 +82,9 @@ def _tasks(unit: Unit) -> None:
         next(iter(unit.agent.search(unit.protocol.seed, prior, trials, None)))
         return
     run.choose()
-    width = batching.lanes_per_device(run.agent, run.protocol.n_environments, run.devices)
+    width = batching.lanes_per_device(
+        run.agent, run.protocol.test, run.protocol.n_environments, run.devices
+    )
     for task in (run.training(), *run.programs(width, run.devices, 1)):
         if task:
             task()

@@ -20,10 +20,13 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from jbrl.play.compilation import Program, compile_for
 from jbrl.play.machine import available_cores
+from jbrl.problems.problem import DirichletProblem, Problem
 from jbrl.rollout.contract import Agent
 
 AXIS = "lanes"
 WIDEST_ON_ACCELERATOR = 16_384
+CACHE = 2**20  # bytes of a core's own cache, where the models of all lanes are to stay
+FEWEST = 64  # lanes with a model: fewer would not pay for calling the operations of a step
 
 
 def use_all_cores(cores: int | None = None) -> bool:
@@ -49,14 +52,29 @@ def run_inline() -> None:
     jax.config.update("jax_cpu_enable_async_dispatch", False)
 
 
-def lanes_per_device(agent: Agent, n_environments: int, devices: Sequence[jax.Device]) -> int:
-    """Return the number of MDPs that each device plays at once: fixed on CPUs, as many as wanted on
-    accelerators (rounded up to a power of two).
+def lanes_per_device(
+    agent: Agent, test: Problem, n_environments: int, devices: Sequence[jax.Device]
+) -> int:
+    """Return the number of MDPs that each device plays at once: on CPUs fixed by the agent and the
+    problem, on accelerators as many as wanted (rounded up to a power of two).
     """
     if devices[0].platform == "cpu":
+        return lanes_on_cpu(agent, test)
+    return lanes_on_accelerator(n_environments, len(devices))
+
+
+def lanes_on_cpu(agent: Agent, test: Problem) -> int:
+    """Return the number of MDPs that a CPU device plays at once."""
+    if not agent.holds_model or not isinstance(test, DirichletProblem):
         return agent.lanes
-    wanted = -(-n_environments // len(devices))
-    return min(1 << (wanted - 1).bit_length(), WIDEST_ON_ACCELERATOR)
+    n_states, n_actions, _ = test.mdps.concentrations.shape
+    fitting = CACHE // (4 * n_states**2 * (n_actions + 1))  # a model, and an inverse of one policy
+    return min(agent.lanes, max(FEWEST, 1 << fitting.bit_length() >> 1))
+
+
+def lanes_on_accelerator(wanted: int, n_devices: int) -> int:
+    """Return the number of MDPs that each accelerator plays at once."""
+    return min(1 << (-(-wanted // n_devices) - 1).bit_length(), WIDEST_ON_ACCELERATOR)
 
 
 def compile_mapped(

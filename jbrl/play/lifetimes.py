@@ -89,7 +89,7 @@ def layout(
         longest = LONGEST_BLOCK / max(seconds * width * episodes.BLOCK, 1e-9)
         most = max(1, int(min(each, longest)))
     else:
-        width = batching.lanes_per_device(agent, n, resources.devices)
+        width = batching.lanes_on_accelerator(n, devices)
         width = min(width, power_below(max(1, fitting)))
         most = max(1, fitting // width)
     wanted = -(-min(n, MAX_LANES) // (width * devices))

@@ -89,7 +89,7 @@ class Trials:
     def compile(self, examples: Sequence[Agent], wanted: int) -> None:
         if not self._on_cpu:
             self._lanes = min(
-                self._max_lanes, batching.lanes_per_device(examples[0], wanted, self._devices)
+                self._max_lanes, batching.lanes_on_accelerator(wanted, len(self._devices))
             )
         learner = jax.device_put(
             (jax.tree.map(lambda v: v[0], examples[0]), self._key, self._prior), self._devices[0]

@@ -14,6 +14,7 @@ import jax
 from jbrl.agents.registry import shown_name
 from jbrl.mdp.dirichlet import has_unit_concentrations
 from jbrl.play import compilation
+from jbrl.play.batching import lanes_on_cpu
 from jbrl.play.compilation import Program
 from jbrl.play.lifetimes import MAX_LANES, Lifetimes, lane_bytes, layout, program_of_lifetimes
 from jbrl.play.offline import SearchCheckpoint
@@ -195,7 +196,7 @@ def _fitting(units: Sequence[Unit], most: int) -> list[list[Unit]]:
 def _helps(unit: Unit, resources: Resources) -> bool:
     if isinstance(unit.agent, OfflineSearch) or unit.protocol.in_blocks or resources.stack is False:
         return False
-    needed = -(-unit.protocol.n_environments // unit.agent.lanes)
+    needed = -(-unit.protocol.n_environments // lanes_on_cpu(unit.agent, unit.protocol.test))
     return bool(resources.stack) or not resources.on_cpu or len(resources.devices) >= IDLE * needed
 
 

@@ -70,13 +70,16 @@ class Agent(Generic[Knowledge, State]):
       requires: the prior and the observations that it can use; checked on the host before anything
         is compiled.
       lanes: lifetimes that one compiled call plays at once on one CPU device. Results do not depend
-        on how many lifetimes are played because they always run at this width.
+        on how many lifetimes are played because they always run at the same width.
+      holds_model: each decision goes through a table of S^2 A numbers: on a CPU device no more
+        lifetimes are played at once than have their tables in its cache.
       version: raised whenever the agent's behaviour changes, so that stored results are not
         mistaken for new ones.
     """
 
     requires: ClassVar[Requirements] = Requirements()
     lanes: ClassVar[int] = 256
+    holds_model: ClassVar[bool] = False
     version: ClassVar[int] = 1
 
     def train(self, key: Array, prior: Any) -> Knowledge:

@@ -119,12 +119,13 @@ class ShortRun:
             return cls(unit, agent, None, protocol.horizon)
         each = cost.decision_seconds(agent, protocol)
         fewest = cost.fewest_lanes(agent, protocol)
-        lanes = int(np.clip(RUN_SECONDS / (each * protocol.horizon), fewest, agent.lanes))
+        most = lanes_per_device(agent, protocol.test, protocol.n_environments, devices)
+        lanes = int(np.clip(RUN_SECONDS / (each * protocol.horizon), fewest, most))
         longest = 2 * RUN_SECONDS / (each * lanes)
         # few different horizons, because each is a program to compile
         horizons = [protocol.horizon, *(h for h in (50, 10, 2) if h < protocol.horizon)]
         horizon = next((h for h in horizons if h <= longest), horizons[-1])
-        return cls(unit, agent, None if lanes == agent.lanes else lanes, horizon)
+        return cls(unit, agent, None if lanes == most else lanes, horizon)
 
     @property
     def protocol(self) -> Protocol:
@@ -370,7 +371,9 @@ class Calibration:
         relevant = {k: v for k, v in unit.configuration.items() if k not in irrelevant}
         if self.devices[0].platform != "cpu":
             count = unit.protocol.n_environments
-            relevant["lanes"] = lanes_per_device(unit.agent, count, self.devices)
+            relevant["lanes"] = lanes_per_device(
+                unit.agent, unit.protocol.test, count, self.devices
+            )
         return _digest(relevant)
 
     # ---- the file ----

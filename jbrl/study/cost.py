@@ -17,7 +17,7 @@ import numpy as np
 
 from jbrl.environments.spec import Box
 from jbrl.play import compilation
-from jbrl.play.batching import lanes_per_device
+from jbrl.play.batching import lanes_on_cpu, lanes_per_device
 from jbrl.play.lifetimes import COPIES, group_width, lane_bytes, layout
 from jbrl.play.protocol import Protocol
 from jbrl.play.resources import Resources
@@ -109,7 +109,7 @@ def lane_decisions(unit: Unit, devices: Sequence[jax.Device]) -> float:
             width = group_width(unit.agent, state)
             each = -(-each // width) * width
         return each * protocol.expected_steps
-    lanes = lanes_per_device(unit.agent, protocol.n_environments, devices)
+    lanes = lanes_per_device(unit.agent, protocol.test, protocol.n_environments, devices)
     size = unit.chunk or protocol.n_environments
     whole, rest = divmod(protocol.n_environments, size)
     calls = sum(-(-n // (lanes * len(devices))) * times for n, times in ((size, whole), (rest, 1)))
@@ -120,7 +120,7 @@ def fewest_lanes(agent: Agent, protocol: Protocol) -> int:
     """Return lifetimes that cost each as much as all lanes of a device do, so that a few give the
     time of many.
     """
-    return cost(agent, protocol.agent_prior()).fewest_lanes or agent.lanes
+    return cost(agent, protocol.agent_prior()).fewest_lanes or lanes_on_cpu(agent, protocol.test)
 
 
 def lone_seconds(unit: Unit, decision: float) -> float:
@@ -155,7 +155,7 @@ def bytes_at_once(unit: Unit, n: int, factor: float, resources: Resources) -> fl
     if isinstance(agent, OfflineSearch):
         search = agent.search_bytes(protocol.agent_prior())
     if not protocol.in_blocks:
-        lanes = lanes_per_device(agent, protocol.n_environments, devices)
+        lanes = lanes_per_device(agent, protocol.test, protocol.n_environments, devices)
         return max(search, factor * memory_bytes(agent, protocol, lanes) * len(devices))
     state = lane_bytes(agent, protocol)
     found = layout(agent, protocol, state, n, resources)

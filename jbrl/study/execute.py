@@ -117,7 +117,7 @@ def _joins(unit: Unit, played: Played) -> bool:
 def _run(unit: Unit, store: Store, progress: Progress, resources: Resources) -> Outcome:
     """Run a unit by itself, with less at once as long as memory does not suffice."""
     n, devices = unit.protocol.n_environments, resources.devices
-    capacity = Capacity(resources, lanes_per_device(unit.agent, n, devices))
+    capacity = Capacity(resources, lanes_per_device(unit.agent, unit.protocol.test, n, devices))
     while True:
         run = make_run(
             unit.agent,

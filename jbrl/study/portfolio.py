@@ -12,6 +12,7 @@ import numpy as np
 from jbrl.agents.complete import is_oracle, plain_parameters, played_agent
 from jbrl.agents.registry import AGENTS, shown_name
 from jbrl.base.errors import JbrlError
+from jbrl.play.batching import lanes_on_cpu
 from jbrl.play.lifetimes import group_width, lane_bytes
 from jbrl.play.protocol import Protocol
 from jbrl.problems.hosted import HostProblem
@@ -118,7 +119,7 @@ def in_order(found: Sequence[Candidate], protocol: Protocol) -> list[Candidate]:
 def candidate(agent: Agent, protocol: Protocol, name: str = "") -> Candidate:
     """Return an agent as a candidate."""
     informed = issubclass(agent.requires.prior, DirichletPrior) or isinstance(agent, OfflineSearch)
-    lanes = 1 if isinstance(protocol.test, HostProblem) else agent.lanes
+    lanes = 1 if isinstance(protocol.test, HostProblem) else lanes_on_cpu(agent, protocol.test)
     if protocol.in_blocks and lanes > 1:
         lanes = group_width(agent, lane_bytes(agent, protocol))
     return Candidate(

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from jbrl.agents.bayes.mean_model import Optimal
+from jbrl.agents.bayes.mean_model import EpsilonGreedy, Optimal
 from jbrl.agents.opps.opps import OPPSDS
 from jbrl.agents.registry import register_agent
 from jbrl.agents.scripted import Random
@@ -201,10 +201,21 @@ def test_accelerators_get_a_power_of_two_and_cpus_their_fixed_width():
     class Device:
         platform = "gpu"
 
-    assert batching.lanes_per_device(Random(), 500, jax.devices()) == Random.lanes
-    assert batching.lanes_per_device(Random(), 500, [Device()]) == 512
-    assert batching.lanes_per_device(Random(), 500, [Device(), Device()]) == 256
-    assert batching.lanes_per_device(Random(), 10**6, [Device()]) == batching.WIDEST_ON_ACCELERATOR
+    def lanes(n, devices):
+        return batching.lanes_per_device(Random(), problem("GC"), n, devices)
+
+    assert lanes(500, jax.devices()) == Random.lanes
+    assert [lanes(500, [Device()]), lanes(500, [Device(), Device()])] == [512, 256]
+    assert lanes(10**6, [Device()]) == batching.WIDEST_ON_ACCELERATOR
+
+
+@pytest.mark.parametrize(
+    ("name", "lanes"),
+    [("GC", 256), ("GDL", 256), ("GC(n_states=20)", 128), ("Grid", 64), ("GC(n_states=50)", 64)],
+)
+def test_models_of_all_lanes_stay_in_the_cache_of_a_core(name, lanes):
+    assert batching.lanes_on_cpu(EpsilonGreedy(), problem(name)) == lanes
+    assert batching.lanes_on_cpu(Random(), problem(name)) == Random.lanes
 
 
 def test_groups_cover_each_lane_once():

@@ -88,6 +88,7 @@ class Planner(Stepwise[Belief, Belief]):
     """
 
     requires = BAYESIAN
+    holds_model = True
     version = 2
 
     def train(self, key: Array, prior: DirichletPrior) -> Belief:
@@ -324,6 +325,7 @@ class Optimal(Oracle, Agent[Any, Plan]):
     """
 
     requires = BAYESIAN
+    holds_model = True
     version = 2
 
     def reveal(self, knowledge: Any, environment: Tabular) -> Plan:  # type: ignore[override]  # `requires` leaves no other environment

@@ -266,6 +266,7 @@ class OPPSDS(OfflineSearch, Agent[None, None]):
     )
 
     requires = BAYESIAN
+    holds_model = True
     version = 2
 
     def search(
@@ -383,6 +384,7 @@ class OPPSCS(OfflineSearch, Agent[None, None]):
     )
 
     requires = BAYESIAN
+    holds_model = True
     version = 2
 
     def __post_init__(self) -> None:

@@ -71,6 +71,7 @@ class SlotPolicy(Stepwise[Plans, Plans]):
     slots: Array
 
     requires = BAYESIAN
+    holds_model = True
 
     def train(self, key: Array, prior: DirichletPrior) -> Plans:
         return plans(prior)
@@ -231,6 +232,7 @@ class Formula(Compiled, Agent[Any, Any]):
     )
 
     requires = BAYESIAN
+    holds_model = True
     version = 2
 
     def player(self) -> Agent:
@@ -280,6 +282,7 @@ class Linear(Compiled, Agent[Any, Any]):
     )
 
     requires = BAYESIAN
+    holds_model = True
     version = 2
 
     def player(self) -> Agent:

@@ -351,6 +351,7 @@ class PSRL(HasCost, Agent[DirichletPrior, PSRLState]):
     period: int = parameter(5, "decisions between two samples", low=1, high=2**30)
 
     requires = BAYESIAN
+    holds_model = True
     version = 3
 
     def cost(self, prior: DirichletPrior) -> Cost:
