@@ -12,15 +12,19 @@ thread: the machine may be busy with other work.
 """
 
 import argparse
+import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
-from kept import keep, parser
 from threadpoolctl import threadpool_limits
 
-import jbrl
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from benchmarks.kept import keep, parser
+from benchmarks.planner import distribution
 from jbrl.bayes_optimal import samples
 from jbrl.bayes_optimal.look_ahead import LookAhead
 from jbrl.bayes_optimal.moves import LEAST_MDPS, Shown, find_moves, revealing
@@ -43,7 +47,7 @@ def processor_seconds(call: Callable[[], Any]) -> tuple[float, Any]:
 
 def measure(name: str, decisions: int) -> dict[str, Any]:
     """Measure one problem; totals and splits of counts are made before."""
-    layers = Layers(make_model(jbrl.problem(name).mdps))
+    layers = Layers(make_model(distribution(name)))
     ahead = LookAhead(layers, 0.95, 250, decisions, threads=1)
     ahead.extremes()[0]
     everything = sum(layers.count(d) for d in range(decisions + 1))
@@ -68,7 +72,7 @@ def measure(name: str, decisions: int) -> dict[str, Any]:
 
 def measure_forgetting(name: str) -> dict[str, Any]:
     """Measure the relaxation for moves that may fail."""
-    model = make_model(jbrl.problem(name).mdps)
+    model = make_model(distribution(name))
     moves = find_moves(model)
     assert moves is not None
     growing, relaxed = processor_seconds(lambda: revealing(Shown(moves, 0.95, 250, 1, (0,)), *KIND))

@@ -243,8 +243,9 @@ def loop(folder: str, name: str) -> dict[str, Any]:
     if ":" in name:
         importlib.import_module(name.split(":")[0])
     policy = jbrl.load_policy(folder)
-    life, seen, taken = policy.start(seed=1), policy.player.spec.observation, []
-    rng = np.random.default_rng(0)
+    life, rng = policy.start(seed=1), np.random.default_rng(0)
+    seen: Any = policy.player.spec.observation
+    taken: list[float] = []
     for _ in range(LOOP + 20):
         box = hasattr(seen, "low")
         observation = (
@@ -271,7 +272,8 @@ def main() -> None:
     parser.add_argument("--words", nargs="*", default=[])
     given = parser.parse_args()
     if given.what in ("truth", "loop"):
-        print(json.dumps({"truth": truth, "loop": loop}[given.what](*given.words)))
+        measure: Any = {"truth": truth, "loop": loop}[given.what]
+        print(json.dumps(measure(*given.words)))
         return
     rows = {
         "problems": lambda: problems(given.budget, given.only),

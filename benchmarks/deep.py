@@ -233,7 +233,7 @@ def kept_steps(agent: str) -> dict[str, float]:
 
 def _numbers(name: str) -> int:
     observation = problem(f"bsuite/{name}").spec.observation
-    return math.prod(observation.shape) if observation.shape else observation.n  # type: ignore[union-attr]
+    return math.prod(observation.shape) if observation.shape else observation.n
 
 
 def main() -> None:

@@ -98,7 +98,7 @@ def theirs(simulations: int) -> float | None:
 def main() -> None:
     """Run from the command line."""
     for simulations in SIMULATIONS:
-        row = {
+        row: dict[str, float] = {
             "simulations": simulations,
             "depth": DEPTH,
             "jbrl_per_second": round(ours(simulations)),

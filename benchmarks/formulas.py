@@ -171,16 +171,16 @@ def overhead(report: Callable[..., None]) -> None:
         "UCBV(60)": UCBV(60.0),
     }
     for n_arms in (12, 43, 226):
+        means = arms(n_arms)
         for each in (10, 100):
             for width in (1, 64, 512):
                 vain = {}
                 for name, bandit in kinds.items():
-                    means = arms(n_arms)
                     *_, last = search(
                         bandit,
                         begin(bandit, n_arms),
                         each * n_arms,
-                        lambda a, _, m=means: rng.normal(m[a], 15),
+                        lambda a, _: rng.normal(means[a], 15),  # noqa: B023
                         width,
                     )
                     vain[name] = round(last.streams.simulated / last.state.pulls - 1, 3)
@@ -215,7 +215,7 @@ def stosoo(report: Callable[..., None]) -> None:
                     rng = np.random.default_rng(seed)
                     rules = StoSOO(low, high, budget=budget, linger=linger, seed=seed)
                     *_, tree = rules.search(
-                        lambda x, f=function, rng=rng: f(x) + 0.1 * rng.standard_normal()
+                        lambda x: function(x) + 0.1 * rng.standard_normal()  # noqa: B023
                     )
                     answers.append(greatest - function(tree.centres[rules.best(tree)]))
                 lost["lingering" if linger else "published"] = round(
@@ -236,7 +236,7 @@ KEYS = {
 
 def sets_rows(found: dict[tuple, dict[str, Any]]) -> list[tuple[str, ...]]:
     """Return the numbers of formulas: the published ones, the shipped sets, other seeds."""
-    rows = [(name, *counts) for name, counts in PUBLISHED.items()]
+    rows: list[tuple[str, ...]] = [(name, *counts) for name, counts in PUBLISHED.items()]
     for domain, label in DOMAINS.items():
         rows.append((f"{label}, shipped", *(str(len(formula_set(f, domain))) for f in SETS)))
         others = [row["counts"] for (where, seed), row in found.items() if where == domain]

@@ -33,6 +33,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -46,6 +47,7 @@ import numpy as np  # noqa: E402
 from jax import lax  # noqa: E402
 
 from benchmarks import deep, gpu_model  # noqa: E402
+from benchmarks.planner import distribution  # noqa: E402
 from benchmarks.twins.planner import policy_iteration  # noqa: E402
 from jbrl.agents.bayes import mean_model as beliefs  # noqa: E402
 from jbrl.agents.opps.formulas import formula_set  # noqa: E402
@@ -65,7 +67,6 @@ from jbrl.play.resources import Resources  # noqa: E402
 from jbrl.problems.lookup import problem  # noqa: E402
 
 Row = dict[str, Any]
-PLAYED = ("agent", "parameters", "problem", "horizon", "width")  # in a row, as functions take them
 STANDARD_ERRORS = 4.5  # two-sided, for one agent: 7 in a million
 GRACE = 15.0  # seconds after the budget until a measurement is given up
 # seconds that a measurement may take, at least, when it is asked whether there is time left
@@ -93,7 +94,7 @@ ON_CPU = Sizes(
 TINY = Sizes(2**12, 8, 50, 30, (4,), (4,), (2,), 50, 2)
 
 # Agent, parameters, problem, decisions.
-TABLE = (
+TABLE: tuple[tuple[str, Row, str, int], ...] = (
     ("e-Greedy", {"epsilon": 0.1}, "GC", 250),
     ("BAMCP", {"simulations": 50, "depth": 15}, "GC", 20),
     ("Random", {}, "GC", 250),
@@ -111,7 +112,7 @@ TABLE = (
 )
 
 # Where loops that the host runs are measured.
-HOSTED = (
+HOSTED: tuple[tuple[str, Row, str, int], ...] = (
     ("BAMCP", {"simulations": 50, "depth": 15}, "GC", 20),
     ("BFS3", {"trajectories": 1, "samples": 2}, "GC", 50),
     ("BOSS", {"sampled": 5}, "GC", 50),
@@ -120,10 +121,15 @@ HOSTED = (
 )
 
 # Agent trained on the prior, problem.
-TRAINED = (("DPT", "GC"), ("BeliefPPO", "GC"), ("DPT", "Grid"), ("BeliefPPO", "Grid"))
+TRAINED: tuple[tuple[str, str], ...] = (
+    ("DPT", "GC"),
+    ("BeliefPPO", "GC"),
+    ("DPT", "Grid"),
+    ("BeliefPPO", "Grid"),
+)
 
 # Deep agent, setting of bsuite.
-DEEP = (
+DEEP: tuple[tuple[str, str], ...] = (
     ("DQN", "catch/0"),
     ("PPO", "catch/0"),
     ("ActorCritic", "catch/0"),
@@ -295,7 +301,7 @@ def precision(n_states: int, n_actions: int) -> Row:
 
 def incremental_precision(name: str) -> Row:
     """Measure the same of the plan of the mean model after it has followed 60 transitions."""
-    mdps, rng, steps = problem(name).mdps, np.random.default_rng(0), 60
+    mdps, rng, steps = distribution(name), np.random.default_rng(0), 60
     moves = tuple(
         rng.integers(0, n, steps).astype(np.int32)
         for n in (mdps.n_states, mdps.n_actions, mdps.n_states)
@@ -439,7 +445,8 @@ def hosted(
 
 def training(name: str, on: str, device: jax.Device) -> Row:
     """Time decisions of lifetimes that an agent is trained on, with all passes of learning."""
-    lesson = AGENTS[name].agent().lesson(problem(on).prior(Steps(250), 0.95))
+    made: Any = AGENTS[name].agent()
+    lesson = made.lesson(problem(on).prior(Steps(250), 0.95))
     key = jax.random.key(0)
     given = jax.device_put(
         (jax.jit(lesson.start)(key), jnp.float32(1), key, lesson.settings), device
@@ -472,7 +479,7 @@ def run(
     bandwidth = report.measure({"section": "copy"}, lambda: copy_bandwidth(sizes.copied))
     for width in (1, *sizes.widths):
         report.measure(
-            {"section": "loop", "width": width}, lambda w=width: loop_iteration(w, sizes.iterations)
+            {"section": "loop", "width": width}, partial(loop_iteration, width, sizes.iterations)
         )
     if bandwidth:
         report.measure(
@@ -482,28 +489,27 @@ def run(
     for shape in ((5, 3), (25, 4)):
         report.measure(
             {"section": "precision", "states": shape[0], "actions": shape[1]},
-            lambda s=shape: precision(*s),
+            partial(precision, *shape),
         )
     for name in ("GC", "Grid"):
-        report.measure(
-            {"section": "precision", "plan": name}, lambda n=name: incremental_precision(n)
-        )
+        report.measure({"section": "precision", "plan": name}, partial(incremental_precision, name))
     few = slice(sizes.agents)
     beside_cpu &= not on_cpu(devices)
     for what, call in measurements(TABLE[few], sizes, 0, devices, beside_cpu=beside_cpu):
         report.measure(what, call)
     for name, parameters, on, full in HOSTED[few]:
         what = of_agent("hosted", name, parameters, on, sizes, 0, full)
-        report.measure(what, lambda w=what: hosted(*(w[k] for k in PLAYED), devices))
+        case = (name, parameters, on, what["horizon"], what["width"], devices)
+        report.measure(what, partial(hosted, *case))
     for what, call in measurements(TABLE[few], sizes, len(sizes.widths) - 1, devices):
         report.measure(what, call)
     for name, on in TRAINED[few]:
         what = {"section": "training", "agent": name, "problem": on}
-        report.measure(what, lambda n=name, o=on: training(n, o, devices[0]))
+        report.measure(what, partial(training, name, on, devices[0]))
     horizon = 250 // sizes.shorten
     for name, batch in itertools.product(("GC", "Grid"), sizes.batches):
         what = {"section": "pulls", "problem": name, "width": batch}
-        report.measure(what, lambda n=name, b=batch: batch_of_pulls(n, b, devices, horizon))
+        report.measure(what, partial(batch_of_pulls, name, batch, devices, horizon))
     report.measure(
         {"section": "search", "problem": "GC"}, lambda: search("GC", sizes.pulls, devices, horizon)
     )
@@ -512,7 +518,7 @@ def run(
             report.measure(what, call)
     for (name, on), lanes in itertools.product(DEEP[few], sizes.lanes):
         what = {"section": "deep", "agent": name, "problem": on, "lanes": lanes}
-        report.measure(what, lambda n=name, o=on, w=lanes: deep_steps(n, o, w, devices[0]))
+        report.measure(what, partial(deep_steps, name, on, lanes, devices[0]))
 
 
 def of_agent(
@@ -537,7 +543,8 @@ def measurements(
     """
     for name, parameters, on, full in agents:
         what = of_agent("decisions", name, parameters, on, sizes, place, full)
-        yield (what, lambda w=what: agent(*(w[k] for k in PLAYED), devices, beside_cpu=beside_cpu))
+        case = (name, parameters, on, what["horizon"], what["width"], devices)
+        yield what, partial(agent, *case, beside_cpu=beside_cpu)
 
 
 def on_cpu(devices: list[jax.Device]) -> bool:

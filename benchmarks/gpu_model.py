@@ -295,7 +295,7 @@ class Counts:
 
 def _name(kind: str, fn: Callable[..., Any]) -> str:
     """Return the name of a loop or a choice: the place of its function."""
-    code = (_origin(fn) or inspect.unwrap(fn)).__code__  # type: ignore[attr-defined]
+    code = (_origin(fn) or inspect.unwrap(fn)).__code__
     return f"{kind}_{Path(code.co_filename).stem}_{code.co_firstlineno}"
 
 

@@ -87,7 +87,7 @@ class Case:
         self.problem: Any = problem(problem_name)
         box = isinstance(self.problem.spec.observation, Box)
         fixed = {} if order is None or not box or name == "Random" else _orders(order)
-        self.agent = as_arrays(AGENTS[name].agent(**fixed))
+        self.agent: Any = as_arrays(AGENTS[name].agent(**fixed))
         self.lifetime = Episodes(MAX_COUNT)
         self.prior = self.problem.prior(self.lifetime, 0.95)
 
@@ -122,8 +122,9 @@ class Case:
         given = jax.tree.map(jnp.asarray, (rules, self.prior, jnp.int32(blocks)))
         shared = jax.tree.map(lambda v: v[None], given)
         indices = jnp.arange(width, dtype=jnp.int32)
-        one = jax.tree.map(lambda v: jax.ShapeDtypeStruct(v.shape[1:], v.dtype), (shared, indices))
-        call = batching.compile_mapped(play, *one, width, jax.devices()[:1]).call
+        rows = (shared, indices)
+        one, lane = jax.tree.map(lambda v: jax.ShapeDtypeStruct(v.shape[1:], v.dtype), rows)
+        call = batching.compile_mapped(play, one, lane, width, jax.devices()[:1]).call
         return least(lambda: call(shared, indices), rounds) / (width * blocks * episodes.BLOCK)
 
 

@@ -31,7 +31,7 @@ import jax.numpy as jnp  # noqa: E402
 import numpy as np  # noqa: E402
 import pandas as pd  # noqa: E402
 
-from benchmarks.planner import at_own_pace, trajectories  # noqa: E402
+from benchmarks.planner import at_own_pace, distribution, trajectories  # noqa: E402
 from benchmarks.twins import agents as agent_twins  # noqa: E402
 from benchmarks.twins import (  # noqa: E402
     bamcp,
@@ -88,7 +88,7 @@ class Kernel:
 
 def keeping_the_plan(name: str) -> Pair:
     """Learn a transition and make the plan of the mean model optimal again."""
-    moves, mdps = trajectories(name), problem(name).mdps
+    moves, mdps = trajectories(name), distribution(name)
     belief = jax.jit(beliefs.prior_belief)(jax.tree.map(jnp.asarray, mdps), DISCOUNT)
     learn = jax.jit(jax.vmap(at_own_pace, in_axes=(None, 0)))
     first = [np.asarray(m[0]) for m in moves]
@@ -149,7 +149,7 @@ def planning_agent(
     """Take a decision of an agent that plans in the mean model, the whole simulation included; the
     twin follows a recorded trajectory.
     """
-    mdps, steps = problem(prior).mdps, 50
+    mdps, steps = distribution(prior), 50
     moves = play(
         AGENTS[agent].agent(**parameters),
         prior=prior,
@@ -194,13 +194,13 @@ def bfs3_trajectory(prior: str, test: str) -> Pair:
 
 
 def sboss_decision(prior: str, test: str) -> Pair:
-    parameters, mdps = {"epsilon": 0.001, "delta": 0.001}, problem(prior).mdps
+    parameters, mdps = {"epsilon": 0.001, "delta": 0.001}, distribution(prior)
     act = lambda: merged.SBOSS(mdps, **parameters).act(0, (1, 2), 0.5)  # noqa: E731
     return Pair(playing("SBOSS", parameters, prior, test, 256, 50), 256 * 50, act, 1)
 
 
 def told(prior: str) -> tuple[np.ndarray, np.ndarray]:
-    mdps = problem(prior).mdps
+    mdps = distribution(prior)
     return np.asarray(mdps.concentrations, float), np.asarray(mdps.rewards, float)
 
 
@@ -257,7 +257,7 @@ def opps_pull(name: str) -> Pair:
     trials.compile([policies], 256)
     arms = np.arange(trials.width) % len(expressions)
     stack = jax.tree.map(lambda v: v[arms], policies)
-    tokens, mdps, horizon = expressions[0].tokens, problem(name).mdps, 10
+    tokens, mdps, horizon = expressions[0].tokens, distribution(name), 10
     twin = lambda: opps.trial(opps.Formula(mdps, tokens), mdps, key, 0, 0, horizon)  # noqa: E731
     # A trajectory has 250 decisions, that of the twin 10: more would take seconds, and each
     # decision costs the same.

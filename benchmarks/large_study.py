@@ -31,7 +31,7 @@ EXPERIMENTS = [
     for case in ("", "-inaccurate")
     for name in ("GC", "GDL", "Grid")
 ]
-GRID = {
+GRID: dict[str, dict[str, list]] = {
     "Random": {},
     "e-Greedy": {"epsilon": [k / 10 for k in range(11)]},
     "Soft-max": {"tau": [0.05, 0.1, 0.2, 0.33, 0.5, 1.0, 2.0, 3.0, 5.0, 25.0]},

@@ -29,10 +29,12 @@ from typing import Any
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "benchmarks" / "results" / "mutants.jsonl"
-COPIED = ("jbrl", "tests", "benchmarks", "docs", "experiments", "pyproject.toml", "CHANGELOG.md")
-COPIED += ("CITATION.cff", "CONTRIBUTING.md", "Makefile", "README.md", "constraints.txt")
-COPIED += ("CODE_OF_CONDUCT.md", "SECURITY.md", "LICENSE", "Dockerfile", ".dockerignore")
-COPIED += (".ci", ".github", ".gitignore", ".pre-commit-config.yaml", ".readthedocs.yaml")
+COPIED = (
+    *("jbrl", "tests", "benchmarks", "docs", "experiments", "pyproject.toml", "CHANGELOG.md"),
+    *("CITATION.cff", "CONTRIBUTING.md", "Makefile", "README.md", "constraints.txt"),
+    *("CODE_OF_CONDUCT.md", "SECURITY.md", "LICENSE", "Dockerfile", ".dockerignore"),
+    *(".ci", ".github", ".gitignore", ".pre-commit-config.yaml", ".readthedocs.yaml"),
+)
 LIMIT = 900  # seconds for the tests of one mutant
 LIST = Path(__file__).with_suffix(".toml")
 

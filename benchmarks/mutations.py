@@ -109,7 +109,8 @@ def mutations(file: str, source: str) -> Iterator[Mutant]:
     """Yield the mutants of a module; their names say where they are."""
     tree = ast.parse(source)
     without, lines = left_out(tree), source.splitlines(keepends=True)
-    for node in ast.walk(tree):
+    nodes: Iterator[Any] = ast.walk(tree)
+    for node in nodes:
         if node in without or getattr(node, "end_lineno", 0) - getattr(node, "lineno", 0) > LONGEST:
             continue
         for number, new in enumerate(changes(node)):
@@ -142,7 +143,7 @@ def sample(number: int, seed: int, root: Path = ROOT) -> list[Mutant]:
     paths = sorted(package.rglob("*.py"))
     sizes = [len(re.findall(r"^\s*[^\s#]", path.read_text(), re.MULTILINE)) for path in paths]
     drawn = generator.choices(paths, sizes, k=number)
-    found = []
+    found: list[Mutant] = []
     for path in sorted(set(drawn)):
         source = path.read_text()
         each = list(mutations(str(path.relative_to(package)), source))

@@ -18,6 +18,7 @@ table of docs/performance.md from the latest ones.
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import jax
@@ -33,11 +34,20 @@ from jbrl import play, vectorize
 from jbrl.agents.bayes import mean_model as beliefs
 from jbrl.agents.bayes.mean_model import EpsilonGreedy
 from jbrl.mdp import incremental, planning
+from jbrl.mdp.dirichlet import DirichletMDPs
 from jbrl.problems.lookup import problem
+from jbrl.problems.problem import DirichletProblem
 
 LANES, STEPS, SINGLE = 512, 100, 4
 DISCOUNT = np.float32(0.95)
 PROBLEMS = ("GC", "GDL", "Grid", "UGC", "UGDL", "UGrid")
+
+
+def distribution(name: str) -> DirichletMDPs:
+    """Return the distribution over finite MDPs of a problem."""
+    found = problem(name)
+    assert isinstance(found, DirichletProblem)
+    return found.mdps
 
 
 def trajectories(name: str) -> tuple[jax.Array, jax.Array, jax.Array]:
@@ -129,7 +139,7 @@ def fastest(call: Callable[[], jax.Array], repetitions: int = 3) -> tuple[np.nda
 
 def measure(name: str) -> dict:
     """Measure all planners on the transitions of one problem."""
-    moves, mdps = trajectories(name), problem(name).mdps
+    moves, mdps = trajectories(name), distribution(name)
     belief = jax.jit(beliefs.prior_belief)(jax.tree.map(jnp.asarray, mdps), DISCOUNT)
     ways: dict[str, Callable] = {
         "incremental": at_own_pace,
@@ -140,7 +150,7 @@ def measure(name: str) -> dict:
     micros, values = {}, {}
     for way, learn in ways.items():
         mapped = jax.jit(jax.vmap(learn, in_axes=(None, 0)))
-        values[way], seconds = fastest(lambda mapped=mapped: mapped(belief, moves))
+        values[way], seconds = fastest(partial(mapped, belief, moves))
         micros[way] = seconds / (LANES * STEPS) * 1e6
     started = time.perf_counter()
     exact = [

@@ -24,11 +24,13 @@ from typing import Any
 import jax
 import numpy as np
 from jax import export, lax
-from kept import keep, parser
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import jbrl
+from benchmarks.kept import keep, parser
 from jbrl.agents.registry import AGENTS as REGISTER
-from jbrl.play import stepping
+from jbrl.play import compilation, stepping
 from jbrl.play.stepping import Latency, Stepping
 from jbrl.policy import Policy
 
@@ -140,9 +142,9 @@ def latencies(name: str, decisions: int, rounds: int) -> dict[str, Any]:
 def exported(policy: Policy, folder: Path) -> None:
     """Write the two programs of a policy as `jax.export` serialises them."""
     life = Stepping(policy.player, jax.random.key(0))
-    programs = stepping._Programs(
-        stepping._Layout.of(policy.player), life._life_layout(), policy.player.spec, None
-    )
+    player, layout = policy.player, stepping._Layout.of
+    state = compilation.shapes_of(stepping._reset, player, jax.random.key(0))
+    programs = stepping._Programs(layout(player), layout(state), player.spec, None)
     seen, words, arrays = life._examples()
     start = (life._data, life._words, seen)
     follow = (life._data, life._leaves, words, arrays)

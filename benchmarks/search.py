@@ -22,6 +22,7 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).parents[1]))  # for the twins
 
 from benchmarks import kept
+from benchmarks.planner import distribution
 from benchmarks.twins import bamcp, forward_search, merged
 from jbrl.agents.registry import AGENTS
 from jbrl.environments.spec import Steps
@@ -66,7 +67,7 @@ def units(name: str, parameters: dict, n_actions: int) -> tuple[str, int]:
 
 def by_numpy(name: str, parameters: dict, prior: str) -> float:
     """Return microseconds that the twin needs for the first decision."""
-    mdps = problem(prior).mdps
+    mdps = distribution(prior)
     counts, rewards = np.asarray(mdps.concentrations, float), np.asarray(mdps.rewards, float)
     if name == "BAMCP":
         act = lambda: bamcp.Twin(counts, rewards, **parameters).act((1, 2), 0)  # noqa: E731
@@ -107,7 +108,7 @@ def measure(
     )
     run.prepare()
     seconds = min(sum(chunk.online_seconds for chunk in run.chunks()) for _ in range(2))
-    unit, count = units(name, parameters, problem(prior).mdps.n_actions)
+    unit, count = units(name, parameters, distribution(prior).n_actions)
     micros = seconds / (n_environments * horizon * count) * 1e6
     row = {
         "agent": name,

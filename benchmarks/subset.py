@@ -21,9 +21,8 @@ if hasattr(os, "sched_setaffinity"):
 
 import jax  # noqa: E402
 
-sys.path.insert(0, str(ROOT / "experiments" / "atari5"))
-from reproduce import FIFTH, atari  # noqa: E402
-
+sys.path.insert(0, str(ROOT))
+from experiments.atari5.reproduce import FIFTH, atari  # noqa: E402
 from jbrl.stats.subset.preparation import Prepared  # noqa: E402
 from jbrl.stats.subset.problem import Search  # noqa: E402
 from jbrl.stats.subset.search import search  # noqa: E402

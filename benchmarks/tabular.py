@@ -61,8 +61,9 @@ def steps_per_second(name: str, size: int, width: int, rounds: int) -> float:
     blocks = max(1, LANE_STEPS // (width * episodes.BLOCK))
     shared = batched((rules, EnvironmentPrior(world, jnp.float32(1), lifetime), jnp.int32(blocks)))
     indices = jnp.arange(width, dtype=jnp.int32)
-    one = jax.tree.map(lambda v: jax.ShapeDtypeStruct(v.shape[1:], v.dtype), (shared, indices))
-    call = batching.compile_mapped(play, *one, width, jax.devices()[:1]).call
+    rows = (shared, indices)
+    given, lane = jax.tree.map(lambda v: jax.ShapeDtypeStruct(v.shape[1:], v.dtype), rows)
+    call = batching.compile_mapped(play, given, lane, width, jax.devices()[:1]).call
     seconds, steps = least(lambda: call(shared, indices), rounds)
     assert int(steps.sum()) == width * blocks * episodes.BLOCK
     return width * blocks * episodes.BLOCK / seconds

@@ -66,7 +66,8 @@ def draw(rows: list[dict], file: Path) -> None:
         ylabel="decisions per second",
         title=f"{rows[0]['agent']}, {rows[0]['machine']['cores']} CPU cores",
     )
-    axes.grid(alpha=0.3), axes.legend()
+    axes.grid(alpha=0.3)
+    axes.legend()
     figure.savefig(file)
 
 

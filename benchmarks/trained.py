@@ -81,11 +81,12 @@ def measure(name: str, problem_name: str) -> dict[str, Any]:
     policy = agent.trained({"parameters": state.parameters, **lesson.known})
     run = Run(policy, Protocol(found, found, 256, 0, Steps(250), 0.95))
     run.prepare()
+    scheduler: Any = run.scheduler
     shared = batching.spread([(run.agent, run.knowledge)] * len(run.devices), run.devices)
     test = batching.spread([run.test] * len(run.devices), run.devices)
     numbers, _ = next(iter(batching.groups(0, 256, run.batch)))
-    drawn = run.scheduler._drawing.call(test, numbers)
-    online = seconds(lambda: run.scheduler._playing.call(shared, drawn))
+    drawn = scheduler._drawing.call(test, numbers)
+    online = seconds(lambda: scheduler._playing.call(shared, drawn))
     return {
         "agent": name,
         "problem": problem_name,

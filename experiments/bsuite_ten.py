@@ -130,8 +130,8 @@ def at_random(suite: Suite, *, stratified: bool) -> np.ndarray:
     found = []
     for _ in range(DRAWS):
         if stratified:
-            ten = {family: generator.choice(members(family)) for family in families()}
-            estimate = estimates(suite.settings, ten)
+            chosen = {family: generator.choice(members(family)) for family in families()}
+            estimate = estimates(suite.settings, chosen)
         else:
             ten = generator.choice(suite.settings.columns, 10, replace=False)
             estimate = suite.settings[ten].mean(axis=1)

@@ -25,16 +25,17 @@ import jax.numpy as jnp
 import matplotlib.pyplot as plt
 import numpy as np
 from jax import lax
+from matplotlib.patches import Circle, Rectangle
 
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 
-from jbrl.agents.registry import AGENTS  # noqa: E402
+from jbrl.agents.linear.action_values import QLearning, Sarsa, SarsaParl2  # noqa: E402
 from jbrl.base.pytree import record, static  # noqa: E402
 from jbrl.environments.acrobot import Acrobot  # noqa: E402
 from jbrl.environments.cartpole import CartPole  # noqa: E402
 from jbrl.environments.environment import as_arrays, drawn  # noqa: E402
-from jbrl.environments.pinball import MAPS, Ball, Pinball, PinballState, read_map  # noqa: E402  # noqa: E402
+from jbrl.environments.pinball import MAPS, Ball, Pinball, PinballState, read_map  # noqa: E402
 from jbrl.environments.spec import Episodes  # noqa: E402
 from jbrl.problems.lookup import problem  # noqa: E402
 from jbrl.report.axes import COLOURS, FAINT, INK, LOOK  # noqa: E402
@@ -56,9 +57,9 @@ ROUTES = {  # places on the way to the target
 EPISODES = 100  # of a lifetime
 LONGEST = 100_000  # steps of a lifetime that are kept
 LEARNERS = {  # problem: agent
-    "Chain-10s": AGENTS["Q-learning"].agent(alpha=0.3, epsilon=0.0, gamma=1.0),
-    "Gridworld-10s": AGENTS["Sarsa"].agent(alpha=0.2, epsilon=0.0, gamma=1.0),
-    "MountainCar": AGENTS["Sarsa-Parl2"].agent(
+    "Chain-10s": QLearning(alpha=0.3, epsilon=0.0, gamma=1.0),
+    "Gridworld-10s": Sarsa(alpha=0.2, epsilon=0.0, gamma=1.0),
+    "MountainCar": SarsaParl2(
         **{
             f"{name}_{end}": value  # nothing is drawn
             for name, value in (
@@ -75,7 +76,7 @@ LEARNERS = {  # problem: agent
 class Trail:
     """Recorder that keeps the observation after each step, and whether an episode ended there."""
 
-    steps: int = static(LONGEST)
+    steps: int = static(default=LONGEST)
 
     def begin(self, environment: Any, state: Any) -> tuple[Any, ...]:
         del state
@@ -97,7 +98,8 @@ def learned(name: str, agent: Agent) -> tuple[list[np.ndarray], Lane]:
     """Play a lifetime: the observations of each episode, first and last included, and how it
     ended.
     """
-    found, lifetime = problem(name), Episodes(EPISODES)
+    found: Any = problem(name)
+    lifetime = Episodes(EPISODES)
     knowledge = agent.train(KEY, found.prior(lifetime, 1.0))
     rules = Rules(agent, found.environment, Trail(), found.key(0), lifetime)
     lane = jax.jit(play_lifetime)(rules, knowledge, jnp.int32(0))
@@ -196,8 +198,8 @@ def draw_square(axis: Any, size: int) -> None:
     for line in np.arange(size + 1) - 0.5:
         axis.plot((-0.5, size - 0.5), (line, line), color=FAINT, lw=0.4)
         axis.plot((line, line), (-0.5, size - 0.5), color=FAINT, lw=0.4)
-    axis.add_patch(plt.Rectangle((-0.5, -0.5), 1, 1, color=COLOURS[4], alpha=0.5, lw=0))
-    axis.add_patch(plt.Rectangle((size - 1.5, size - 1.5), 1, 1, color=COLOURS[2], alpha=0.5, lw=0))
+    axis.add_patch(Rectangle((-0.5, -0.5), 1, 1, color=COLOURS[4], alpha=0.5, lw=0))
+    axis.add_patch(Rectangle((size - 1.5, size - 1.5), 1, 1, color=COLOURS[2], alpha=0.5, lw=0))
     for place, letter in ((0, "S"), (size - 1, "G")):
         axis.text(place - 0.3, place - 0.3, letter, size=7, weight="bold", ha="center", va="center")
     axis.set(aspect="equal", xlim=(-0.6, size - 0.4), ylim=(size - 0.4, -0.6))
@@ -212,7 +214,7 @@ def draw_gridworld(path: Path) -> None:
     figure, axes = plt.subplots(
         1, 3, figsize=(8.6, 3.2), width_ratios=(1, 1, 0.85), layout="constrained"
     )
-    figure.get_layout_engine().set(h_pad=0.08)
+    figure.set_layout_engine("constrained", h_pad=0.08)
     for axis, place, title, colour in (
         (axes[0], 0, "first episode", COLOURS[1]),
         (axes[1], -1, "last episode, learned policy", COLOURS[0]),
@@ -338,7 +340,7 @@ def draw_pinball(path: Path) -> None:
         for axis in axes[:, column]:
             for polygon in found.polygons:
                 axis.fill(*polygon.T, color="0.7", ec="0.3", lw=0.5)
-            axis.add_patch(plt.Circle(found.target, found.target_radius, color="tab:green"))
+            axis.add_patch(Circle(found.target, found.target_radius, color="tab:green"))
             axis.set(aspect="equal", xlim=(0, 1), ylim=(0, 1), xticks=(), yticks=())
         axes[0, column].set_title(name)
         for angle in (-0.5, -1.2, -2.2):

@@ -73,7 +73,9 @@ def trained(made: Any, name: str, training: int) -> tuple[Any, float]:
 
 def measure(out: Path, name: str, agent: str, inputs: str, budget: int, training: int) -> Any:
     """Train an agent once on a problem, keep what came of it, and return the row."""
-    made: Any = jbrl.AGENTS[agent].agent(budget=budget, **({"inputs": inputs} if inputs else {}))
+    made: Any = jbrl.AGENTS[agent].agent(
+        **{"budget": budget} | ({"inputs": inputs} if inputs else {})
+    )
     found, seconds = trained(made, name, training)
     played = jbrl.play(
         made.strategy(found), prior=name, n_environments=N_ENVIRONMENTS, seed=TEST_SEED

@@ -101,7 +101,7 @@ def rates(
     replications.
     """
     R, n = scores.shape
-    outside = ((scores[:, None] < lower[None]) | (scores[:, None] > upper[None])).any(axis=2)
+    outside = np.any((scores[:, None] < lower[None]) | (scores[:, None] > upper[None]), axis=2)
     pairs = [
         significant(low, high).sum() / (n * (n - 1)) for low, high in zip(lower, upper, strict=True)
     ]

@@ -24,7 +24,8 @@ from jbrl.report.axes import Drawing, styles  # noqa: E402
 from jbrl.report.html import alone  # noqa: E402
 from jbrl.report.sensitivity import sensitivity as sensitivity_figure  # noqa: E402
 from jbrl.stats import sensitivity  # noqa: E402
-from jbrl.stats.evaluation.ranking import Evaluation, Options, evaluate  # noqa: E402
+from jbrl.stats.evaluation import Options  # noqa: E402
+from jbrl.stats.evaluation.ranking import Evaluation, evaluate  # noqa: E402
 from jbrl.stats.evaluation.samples import samples_of  # noqa: E402
 from jbrl.stats.published import jordan2020  # noqa: E402
 

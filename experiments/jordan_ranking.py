@@ -22,7 +22,8 @@ sys.path.insert(0, str(ROOT))
 
 from jbrl.base.errors import JbrlError  # noqa: E402
 from jbrl.comparison import jordan2020_scores  # noqa: E402
-from jbrl.stats.evaluation.ranking import Evaluation, Options, evaluate  # noqa: E402
+from jbrl.stats.evaluation import Options  # noqa: E402
+from jbrl.stats.evaluation.ranking import Evaluation, evaluate  # noqa: E402
 from jbrl.stats.evaluation.samples import Samples, samples_of  # noqa: E402
 from jbrl.stats.published import jordan2020, read_table  # noqa: E402
 

@@ -8,6 +8,7 @@ python experiments/opps.py OUT FIGURES    draws the figures from OUT into the fo
 import argparse
 import json
 from pathlib import Path
+from typing import Any
 
 import matplotlib as mpl
 
@@ -15,6 +16,7 @@ mpl.use("agg")
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
+from matplotlib.figure import Figure
 
 import jbrl
 from jbrl.report.axes import COLOURS, INK, LOOK, ORACLE, SYMBOLS
@@ -70,7 +72,7 @@ def curve(out: Path) -> pd.DataFrame:
     return summarise(returns, by=("experiment", "space", "budget"))
 
 
-def draw_curve(found: pd.DataFrame, base: pd.DataFrame) -> plt.Figure:
+def draw_curve(found: pd.DataFrame, base: pd.DataFrame) -> Figure:
     with mpl.rc_context(LOOK):
         figure, grid = plt.subplots(2, 3, figsize=(9.5, 6), layout="constrained")
         for axes, pair in zip(grid.flat, PAIRS, strict=True):
@@ -110,7 +112,7 @@ def draw_curve(found: pd.DataFrame, base: pd.DataFrame) -> plt.Figure:
     return figure
 
 
-def draw_arms(out: Path) -> plt.Figure:
+def draw_arms(out: Path) -> Figure:
     """Draw means of the arms of F3 after 10,000 pulls on each prior, seed 0, the best ones, and how
     often they were pulled.
     """
@@ -154,13 +156,12 @@ def table(out: Path) -> pd.DataFrame:
     scores = results.scores[results.scores.algorithm == "OPPS-DS"]
     values = scores["parameters"].map(json.loads)
     scores = scores[(values.str["space"] == "F3") & (values.str["budget"] == 10_000)]
-    found = [
-        results.learned(
-            row.experiment, "OPPS-DS", row.seed, **json.loads(row.parameters)
-        ).strategy.formula
+    found: list[Any] = [
+        results.learned(row.experiment, "OPPS-DS", row.seed, **json.loads(row.parameters))
         for row in scores.itertuples()
     ]
-    return scores.assign(formula=found, paper=scores.experiment.map(PAPER))[
+    formulas = [learned.strategy.formula for learned in found]
+    return scores.assign(formula=formulas, paper=scores.experiment.map(PAPER))[
         ["experiment", "seed", "formula", "mean", "ci95", "paper"]
     ]
 

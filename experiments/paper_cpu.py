@@ -30,7 +30,7 @@ from experiments import castronovo2016 as whole  # noqa: E402
 from experiments import winner_panels  # noqa: E402
 from jbrl.comparison import read  # noqa: E402
 from jbrl.report import comparison, figures  # noqa: E402
-from jbrl.report.axes import LOOK, styles  # noqa: E402
+from jbrl.report.axes import LOOK, Drawing, styles  # noqa: E402
 from jbrl.report.sections import Section, sections  # noqa: E402
 from jbrl.report.text import score_text  # noqa: E402
 from jbrl.stats.published import castronovo2016 as published  # noqa: E402
@@ -136,12 +136,11 @@ def filled(page: str, contents: Mapping[str, str]) -> str:
     each name.
     """
     for name, content in contents.items():
-        pattern = rf"(<!-- {name} -->\n).*?(<!-- end {name} -->)"
-        page, count = re.subn(
-            pattern, lambda m, text=content: f"{m[1]}\n{text}\n{m[2]}", page, flags=re.DOTALL
-        )
-        if count != 1:
+        pattern = rf"(?<=<!-- {name} -->\n).*?(?=<!-- end {name} -->)"
+        parts = re.split(pattern, page, flags=re.DOTALL)
+        if (count := len(parts) - 1) != 1:
             raise ValueError(f"{PAGE}: expected <!-- {name} --> once, found it {count} times")
+        page = f"\n{content}\n".join(parts)
     return page
 
 
@@ -238,16 +237,12 @@ def drawn(results: jbrl.Results, found: Comparison) -> dict[str, Image.Image]:
     for name, draw in kinds.items():
         drawings = [(part.name, draw(part, look)) for part in parts]
         images[f"paper-cpu-{name}.png"] = _tiled(
-            [
-                _image(drawing, title)
-                for title, drawing in drawings
-                if isinstance(drawing, figures.parts.Drawing)
-            ]
+            [_image(drawing, title) for title, drawing in drawings if isinstance(drawing, Drawing)]
         )
     return images
 
 
-def _image(drawing: figures.parts.Drawing, title: str = "") -> Image.Image:
+def _image(drawing: Drawing, title: str = "") -> Image.Image:
     with mpl.rc_context(LOOK):
         if title:
             drawing.figure.suptitle(

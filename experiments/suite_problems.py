@@ -11,7 +11,7 @@ import numpy as np
 
 from jbrl.mdp.dirichlet import DirichletMDPs, distribution
 from jbrl.problems.json_format import write_json
-from jbrl.problems.problem import Problem
+from jbrl.problems.problem import DirichletProblem
 
 FOLDER = Path(__file__).parent / "suite"
 SIZES = ((5, 3), (9, 2), (10, 3), (16, 4))  # states, actions
@@ -42,7 +42,7 @@ def rewards(rng: np.random.Generator, n_states: int, n_actions: int) -> np.ndarr
     return np.repeat(values.reshape(n_states, n_actions, 1), n_states, axis=2)
 
 
-def problems() -> list[Problem]:
+def problems() -> list[DirichletProblem]:
     """Return two problems for each kind and size."""
     found = []
     for kind, make in (("sparse", sparse), ("dense", dense)):
@@ -54,11 +54,11 @@ def problems() -> list[Problem]:
             )
             text = "three next states possible" if kind == "sparse" else "every next state possible"
             found.append(
-                Problem(
+                DirichletProblem(
                     f"Random {kind} MDPs, {n_states} states, {n_actions} actions",
                     name,
                     mdps,
-                    f"Random rewards, {text}.",
+                    description=f"Random rewards, {text}.",
                 )
             )
     return found

@@ -17,6 +17,8 @@ import matplotlib as mpl
 mpl.use("agg")
 import matplotlib.pyplot as plt
 import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 
 import jbrl
 from jbrl.report.axes import COLOURS, INK, LOOK, SYMBOLS
@@ -63,7 +65,7 @@ def bracket_of(row: Mapping[str, Any]) -> Bracket | None:
     return find(row["test"], 0.95, 250, row["test_digest"])
 
 
-def draw(found: pd.DataFrame) -> plt.Figure:
+def draw(found: pd.DataFrame) -> Figure:
     """Draw score against offline seconds, a panel for each experiment."""
     with mpl.rc_context(LOOK):
         figure, grid = plt.subplots(2, 2, figsize=(9.5, 7), layout="constrained")
@@ -76,14 +78,14 @@ def draw(found: pd.DataFrame) -> plt.Figure:
             axes.set_xlabel("offline seconds")
         for axes in grid[:, 0]:
             axes.set_ylabel("mean discounted return")
-        legend: dict[str, object] = {}
+        legend: dict[str, Any] = {}
         for axes in grid.flat:
             legend |= dict(zip(*reversed(axes.get_legend_handles_labels()), strict=True))
         figure.legend(legend.values(), legend.keys(), loc="outside upper center", ncols=4)
     return figure
 
 
-def _panel(axes: plt.Axes, rows: pd.DataFrame) -> None:
+def _panel(axes: Axes, rows: pd.DataFrame) -> None:
     bracket = bracket_of(rows.iloc[0].to_dict())
     if bracket:
         axes.axhspan(bracket.lower, bracket.upper, color="#eeeeee", label="Bayes-optimal value")

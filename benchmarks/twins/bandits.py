@@ -17,7 +17,7 @@ def ucb1_index(c: float) -> Callable:
 
 
 def ucbv_index(scale: float, zeta: float) -> Callable:
-    def index(returns: list[float], t: int) -> float:
+    def index(returns: list[float], t: int) -> np.floating:
         n = len(returns)
         return (
             np.mean(returns)

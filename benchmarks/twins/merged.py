@@ -5,6 +5,7 @@ iteration, the words of jbrl.
 import math
 from decimal import Decimal, localcontext
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 
@@ -59,7 +60,7 @@ def sampled_rows(counts, samples, words):
         np.concatenate([counts[pair] for pair in pairs]), stream(words)
     ).reshape(-1, n_states)
     weights = np.exp(logs - logs.max(1, keepdims=True))
-    found = {pair: [] for pair in pairs}
+    found: dict = {pair: [] for pair in pairs}
     for pair, row in zip(pairs, weights / weights.sum(1, keepdims=True), strict=True):
         found[pair].append(row)
     return found
@@ -86,7 +87,8 @@ class BestOfSampledSet:
             np.array(prior.concentrations, float),
             np.array(prior.rewards, float),
         )
-        self.prior, self.last, self.solved = self.counts.copy(), None, 0
+        self.prior, self.solved = self.counts.copy(), 0
+        self.last: Any = None  # the counts that were solved
 
     def act(self, x, words, uniform):
         if self.last is None or self.outdated():
@@ -100,6 +102,12 @@ class BestOfSampledSet:
 
     def observe(self, x, u, y):
         self.counts[x, u, y] += 1
+
+    def samples(self):
+        raise NotImplementedError
+
+    def outdated(self):
+        raise NotImplementedError
 
 
 class SBOSS(BestOfSampledSet):

@@ -18,6 +18,7 @@ import argparse
 import time
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 import numpy as np
 from threadpoolctl import threadpool_limits
@@ -47,11 +48,12 @@ def measured(replication: Callable[[np.random.SeedSequence], float]) -> str:
 
 
 def ahead_of(name: str, decisions: int) -> LookAhead:
-    layers = Layers(make_model(jbrl.problem(name).mdps))
+    problem: Any = jbrl.problem(name)
+    layers = Layers(make_model(problem.mdps))
     return LookAhead(layers, DISCOUNT, HORIZON, decisions, threads=1)
 
 
-def revealed(ahead: LookAhead, control: Control, seed: np.random.SeedSequence) -> float:
+def revealed(ahead: Any, control: Control, seed: np.random.SeedSequence) -> float:
     return ahead.replication(control, N_MDPS, seed).value
 
 
@@ -63,9 +65,7 @@ def table_of_hidden() -> None:
         control = ahead.control(np.random.SeedSequence(0))
         shown = measured(partial(revealed, ahead, control))
         for relaxed in hide(ahead, np.random.SeedSequence(1)):
-            found = measured(
-                lambda seed, one=relaxed, c=control: one.replication(c, N_MDPS, seed).value
-            )
+            found = measured(partial(revealed, relaxed, control))
             print(f"| {name} | {decisions} | {shown} | {relaxed.states} | {found} |", flush=True)
 
 
@@ -77,7 +77,7 @@ def table_of_outcomes() -> None:
     print("|---:|---:|---:|")
     for trials in (6, 10, 14):
         relaxed = two.following(trials)
-        found = measured(lambda seed, one=relaxed: one.replication(control, N_MDPS, seed).value)
+        found = measured(partial(revealed, relaxed, control))
         print(f"| {trials} | {found} |", flush=True)
 
 
@@ -170,7 +170,8 @@ def table_of_chance() -> None:
     for name in ("GC", "Grid", "GDL", "UGDL", "UGrid"):
         found = jbrl.play("OPPS-DS", prior=name, n_environments=8192, seed=3, record=True)
         assert found.trajectories is not None
-        chance = Chance(jbrl.problem(name).mdps, DISCOUNT, HORIZON).of(found.trajectories)
+        problem: Any = jbrl.problem(name)
+        chance = Chance(problem.mdps, DISCOUNT, HORIZON).of(found.trajectories)
         ratio = found.returns.var() / (found.returns - chance).var()
         print(f"| {name} | {ratio:.3g} |", flush=True)
 
