@@ -20,6 +20,7 @@ from jax import lax
 
 from benchmarks import kept
 from experiments.formula_sets import enumerate_set
+from experiments.halving import SequentialHalving
 from jbrl.agents.opps.bandits import begin, search
 from jbrl.agents.opps.evaluation import evaluate, programs
 from jbrl.agents.opps.formulas import formula_set
@@ -35,12 +36,12 @@ PUBLISHED = {
     "published program, seed 1": ("12", "43", "226", "1204", "7324"),
 }
 DOMAINS = {"signed": "jbrl", "values": "jbrl, `values`"}
-BANDITS = {
-    "UCB1(660)": "UCB1, c = 660",
-    "UCB1(85)": "c = 85 (√2 · 60)",
-    "UCB1(20)": "c = 20",
-    "UCBV(60)": "UCB-V",
-    "halving": "halving",
+BANDITS: dict[str, tuple[str, Any]] = {
+    "UCB1(660)": ("UCB1, c = 660", UCB1(660.0)),
+    "UCB1(85)": ("c = 85 (√2 · 60)", UCB1(60 * 2**0.5)),
+    "UCB1(20)": ("c = 20", UCB1(20.0)),
+    "UCBV(60)": ("UCB-V", UCBV(60.0)),
+    "halving": ("halving", SequentialHalving()),
 }
 FUNCTIONS = {
     "1 - (x - 0.7)^2 on [-1, 2]": "$1 - (x - 0.7)^2$ on $[-1, 2]$",
@@ -164,18 +165,12 @@ def bandits(report: Callable[..., None]) -> None:
 def overhead(report: Callable[..., None]) -> None:
     """Measure the returns simulated without use, as a fraction of the pulls; Gaussian arms."""
     rng = np.random.default_rng(2)
-    kinds = {
-        "UCB1(660)": UCB1(660.0),
-        "UCB1(85)": UCB1(60 * 2**0.5),
-        "UCB1(20)": UCB1(20.0),
-        "UCBV(60)": UCBV(60.0),
-    }
     for n_arms in (12, 43, 226):
         means = arms(n_arms)
         for each in (10, 100):
             for width in (1, 64, 512):
                 vain = {}
-                for name, bandit in kinds.items():
+                for name, (_, bandit) in BANDITS.items():
                     *_, last = search(
                         bandit,
                         begin(bandit, n_arms),
@@ -271,7 +266,10 @@ ROWS = {
         evaluation_row,
     ),
     "bandits": (("arms", "pulls", "microseconds for each pull"), bandits_row),
-    "overhead": (("arms", "pulls", "width", *BANDITS.values()), overhead_row),
+    "overhead": (
+        ("arms", "pulls", "width", *(label for label, _ in BANDITS.values())),
+        overhead_row,
+    ),
     "stosoo": (("function", "evaluations", "published", "lingering"), stosoo_row),
 }
 
