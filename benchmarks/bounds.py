@@ -1,7 +1,7 @@
 """Backward induction over (state, counts): how many are backed up in a second, and how fast the
 values at the end of the look-ahead are estimated.
 
-python benchmarks/bounds.py
+python benchmarks/bounds.py [--out FILE]
 
 One JSON line for each problem: (state, counts) of the whole look-ahead over the seconds of one
 backward induction, and floating-point operations of the matrix products over the seconds of one
@@ -11,7 +11,6 @@ backing up for a node, and of estimating a leaf with one MDP. Seconds are of the
 thread: the machine may be busy with other work.
 """
 
-import argparse
 import sys
 import time
 from collections.abc import Callable
@@ -106,5 +105,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    argparse.ArgumentParser(description=__doc__.split("\n\n")[0]).parse_args()
     main()
