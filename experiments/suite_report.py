@@ -38,7 +38,7 @@ def load(folder: Path) -> tuple[pd.DataFrame, Prepared]:
 
 def family(algorithm: str) -> str:
     """Return an agent's algorithm: its name without parameters."""
-    return algorithm.split(" (")[0]
+    return algorithm.partition("(")[0].strip()
 
 
 def left_out_families(prepared: Prepared) -> pd.DataFrame:

@@ -6,6 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from experiments import suite_report
+from jbrl.stats.table import agent_names
+
 ROOT = Path(__file__).parents[1]
 SCRIPTS = [
     *(path for path in ROOT.glob("benchmarks/*.py") if "__main__" in path.read_text()),
@@ -49,3 +52,8 @@ def test_scripts_take_options_before_they_do_anything():
     )
     assert done.returncode == 0, done.stderr[-2000:]
     assert done.stdout.count("usage: ") == len(SCRIPTS)
+
+
+def test_agents_of_one_algorithm_are_a_family():
+    names = agent_names([("BEB", '{"beta": 1.0}'), ("BEB", '{"beta": 2.0}'), ("Random", "{}")])
+    assert list(map(suite_report.family, names.values())) == ["BEB", "BEB", "Random"]
