@@ -34,7 +34,7 @@ from jbrl.play.protocol import Protocol
 from jbrl.problems.lookup import problem
 
 HORIZON = 250
-SECONDS = {"us": 1e-6, "ms": 1e-3, "s": 1.0}
+SECONDS = {"ms": 1e-3, "s": 1.0, "m": 60.0}  # of the units that the program prints
 PLANNERS = (("GC", "GC"), ("GDL", "GDL"), ("Grid", "Grid"), ("UGrid", "Grid"))
 SEARCHES = (("GC", "GC"), ("GDL", "GDL"), ("UGC", "GC"))
 DISTRIBUTION = ("--mdp_distribution", "DirMultiDistribution", "--mdp_distribution_file")
@@ -106,7 +106,7 @@ def published(case: Case, program: Path, distributions: Path, folder: Path) -> C
 
 def online_seconds(told: str) -> float:
     """Return seconds of a lifetime from what the program prints."""
-    found = re.search(r"Online time \(per trajectory\):\s*([\d.e+-]+)(us|ms|s)\b", told)
+    found = re.search(r"Online time \(per trajectory\):\s*([\d.e+-]+)(ms|s|m)\b", told)
     if found is None:
         raise SystemExit(f"the program prints no online time: {told[-300:]!r}")
     return float(found[1]) * SECONDS[found[2]]

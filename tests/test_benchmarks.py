@@ -23,6 +23,7 @@ from benchmarks import (
     opps,
     planner,
     programs,
+    published,
     search,
     throughput,
     trained,
@@ -258,6 +259,7 @@ SCRIPTS = {
     "jordan": jordan,
     "opps": opps,
     "planner": planner,
+    "published": published,
     "search": search,
     "throughput": throughput,
     "trained": trained,
@@ -328,3 +330,11 @@ def test_kept_rows_are_json_lines():
 def test_every_kernel_and_its_twin_run(kernel):
     found = kernels.ratio_of(kernel.make(), 1)
     assert found["microseconds"] > 0 and found["numpy"] > 0
+
+
+def test_the_online_time_of_the_published_program_is_read():
+    told = "\tOffline time:                 0.0078125ms\n\tOnline time (per trajectory): {}\n"
+    for text, seconds in (("3.79921ms", 3.79921e-3), ("1.5s", 1.5), ("2m", 120.0)):
+        assert published.online_seconds(told.format(text)) == pytest.approx(seconds)
+    with pytest.raises(SystemExit, match="no online time"):
+        published.online_seconds("Progression: 100%")
