@@ -334,7 +334,7 @@ def test_every_kernel_and_its_twin_run(kernel):
 
 def test_the_online_time_of_the_published_program_is_read():
     told = "\tOffline time:                 0.0078125ms\n\tOnline time (per trajectory): {}\n"
-    for text, seconds in (("3.79921ms", 3.79921e-3), ("1.5s", 1.5), ("2m", 120.0)):
-        assert published.online_seconds(told.format(text)) == pytest.approx(seconds)
+    assert published.online_seconds(told.format("3.79921ms")) == pytest.approx(3.79921e-3)
+    assert published.online_seconds(told.format("1.2e+06ms")) == pytest.approx(1200)
     with pytest.raises(SystemExit, match="no online time"):
         published.online_seconds("Progression: 100%")
