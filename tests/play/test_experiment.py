@@ -25,7 +25,7 @@ from jbrl.play.experiment import Run
 from jbrl.play.play import play
 from jbrl.play.protocol import Chunk, Protocol, joined
 from jbrl.play.resources import Resources
-from jbrl.play.timing import Duration
+from jbrl.play.timing import BRIEF, Duration
 from jbrl.problems.lookup import problem
 from jbrl.rollout.contract import Agent, Stepwise
 from jbrl.rollout.steps import discounted
@@ -216,6 +216,22 @@ def test_accelerators_get_a_power_of_two_and_cpus_their_fixed_width():
 def test_models_of_all_lanes_stay_in_the_cache_of_a_core(name, lanes):
     assert batching.lanes_on_cpu(EpsilonGreedy(), problem(name)) == lanes
     assert batching.lanes_on_cpu(Random(), problem(name)) == Random.lanes
+
+
+def test_of_many_calls_of_a_run_only_the_first_are_repeated_for_the_clock(monkeypatch):
+    monkeypatch.setattr(Random, "lanes", 8)
+    resources = Resources(jax.devices()[:1])
+    run = Run(Random(), protocol(n_environments=40), resources=resources)
+    run.prepare()
+    repeated = []
+
+    def timed(call, *arguments):
+        repeated.append(call)
+        return call(*arguments), Duration(0.6 * BRIEF)
+
+    monkeypatch.setattr(resources.turns, "timed", timed)
+    for count in (2, 4):  # as many of each of the two passes
+        assert len(list(run.chunks())) == 5 and len(repeated) == count
 
 
 def test_groups_cover_each_lane_once():
