@@ -15,7 +15,7 @@ from hypothesis.extra.numpy import arrays
 
 from jbrl.agents.bayes.mean_model import EpsilonGreedy, Optimal
 from jbrl.agents.opps.opps import OPPSDS
-from jbrl.agents.registry import register_agent
+from jbrl.agents.registry import AGENTS, register_agent
 from jbrl.agents.scripted import Random
 from jbrl.base.errors import JbrlError
 from jbrl.base.pytree import record
@@ -216,6 +216,22 @@ def test_accelerators_get_a_power_of_two_and_cpus_their_fixed_width():
 def test_models_of_all_lanes_stay_in_the_cache_of_a_core(name, lanes):
     assert batching.lanes_on_cpu(EpsilonGreedy(), problem(name)) == lanes
     assert batching.lanes_on_cpu(Random(), problem(name)) == Random.lanes
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["e-Greedy", "BEB", "Soft-max", "Optimal", "PSRL", "Formula"])
+def test_no_bit_depends_on_how_many_models_the_cache_holds(name, monkeypatch):
+    grid = problem("Grid")
+    played = Protocol(grid, grid, n_environments=256, lifetime=Steps(60))
+    returns = []
+    for cache, fewest in ((0, 16), (2**20, 64), (2**20, 256)):
+        monkeypatch.setattr(batching, "CACHE", cache)
+        monkeypatch.setattr(batching, "FEWEST", fewest)
+        run = Run(AGENTS[name].agent(), played, resources=Resources(jax.devices()[:1]))
+        returns.append(all_returns(run))
+        assert run.scheduler.width == fewest
+    np.testing.assert_array_equal(returns[0], returns[2])
+    np.testing.assert_array_equal(returns[1], returns[2])
 
 
 def test_of_many_calls_of_a_run_only_the_first_are_repeated_for_the_clock(monkeypatch):
