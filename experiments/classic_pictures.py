@@ -359,6 +359,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     parser.add_argument("--out", type=Path, default=ROOT / "docs" / "_static")
     out = parser.parse_args(arguments).out
+    out.mkdir(parents=True, exist_ok=True)
     with mpl.rc_context(LOOK):
         draw_chain(out / "chain.png")
         draw_gridworld(out / "gridworld.png")
