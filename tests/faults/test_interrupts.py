@@ -106,7 +106,7 @@ def test_lifetimes_of_episodes(tmp_path, warm, often):
     study, out, log = tmp_path / "study.toml", tmp_path / "out", tmp_path / "log"
     study.write_text(LIFETIMES)
     assert warm.start("run", study, "--out", tmp_path / "whole", log=log).wait() == 0
-    stuck = ("jbrl.play.blocks:timed", 2)
+    stuck = ("jbrl.play.blocks:clocked", 2)
     process = warm.start("run", study, "--out", out, log=log, often=often, stuck=stuck)
     if often:
         interrupt(process, log)
