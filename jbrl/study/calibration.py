@@ -108,6 +108,8 @@ class ShortRun:
         """
         agent, protocol = unit.agent, unit.protocol
         if isinstance(agent, OfflineSearch):
+            if not hasattr(agent, "budget"):  # Look-ahead, whose plan is exact
+                return cls(unit, agent, None, protocol.horizon)
             each = cost.search_seconds(agent, protocol) / (agent.budget + cost.FIRST_PULLS)
             budget = max(1, min(agent.budget, int(RUN_SECONDS / each) - cost.FIRST_PULLS))
             searcher: Any = agent
