@@ -368,7 +368,7 @@ class OfflineSearch:
     it then plays the `strategy` that was found.
     """
 
-    budget: int  # a parameter: trajectories to make use of
+    budget: int  # a parameter: trajectories to make use of; absent where nothing is tried
 
     def search(
         self, seed: int, prior: Any, trials: Trials, before: Findings | None

@@ -30,7 +30,7 @@ from jax import Array, lax
 from jbrl.base.files import write_whole
 from jbrl.environments.spec import Steps
 from jbrl.play import compilation
-from jbrl.play.batching import lanes_per_device
+from jbrl.play.batching import lanes_on_accelerator, lanes_on_cpu
 from jbrl.play.machine import machine, versions
 from jbrl.play.play import make_run
 from jbrl.play.protocol import Protocol
@@ -108,7 +108,7 @@ class ShortRun:
         """
         agent, protocol = unit.agent, unit.protocol
         if isinstance(agent, OfflineSearch):
-            if not hasattr(agent, "budget"):  # Look-ahead, whose plan is exact
+            if not hasattr(agent, "budget"):  # its search tries nothing
                 return cls(unit, agent, None, protocol.horizon)
             each = cost.search_seconds(agent, protocol) / (agent.budget + cost.FIRST_PULLS)
             budget = max(1, min(agent.budget, int(RUN_SECONDS / each) - cost.FIRST_PULLS))
@@ -121,7 +121,7 @@ class ShortRun:
             return cls(unit, agent, None, protocol.horizon)
         each = cost.decision_seconds(agent, protocol)
         fewest = cost.fewest_lanes(agent, protocol)
-        most = lanes_per_device(agent, protocol.test, protocol.n_environments, devices)
+        most = lanes_on_cpu(agent, protocol.test)
         lanes = int(np.clip(RUN_SECONDS / (each * protocol.horizon), fewest, most))
         longest = 2 * RUN_SECONDS / (each * lanes)
         # few different horizons, because each is a program to compile
@@ -373,9 +373,7 @@ class Calibration:
         relevant = {k: v for k, v in unit.configuration.items() if k not in irrelevant}
         if self.devices[0].platform != "cpu":
             count = unit.protocol.n_environments
-            relevant["lanes"] = lanes_per_device(
-                unit.agent, unit.protocol.test, count, self.devices
-            )
+            relevant["lanes"] = lanes_on_accelerator(count, len(self.devices))
         return _digest(relevant)
 
     # ---- the file ----
