@@ -170,21 +170,19 @@ def add_transition(plan: Plan, x: Array, u: Array, y: Array, gain: Array) -> Pla
     """
     ready = (plan.rounds < 0).astype(jnp.float32)
     pair = vectorize.prevent_fusion_index(x * plan.q.shape[1] + u)
-    total, q_here = (
-        vectorize.pick(_by_pair(plan.totals), pair),
-        vectorize.pick(_by_pair(plan.q), pair),
-    )
+    totals = _add(plan.totals, pair, ready)
     # Of q = (gains + g weights values) / totals - (1 - g) level only this entry changes.
     seen = (
         gain
         + plan.discount * vectorize.pick(plan.values, y)
         - lanes_left_out(plan.discount, plan.level)
     )
-    step = vectorize.prevent_fusion(ready * (seen - q_here) / (total + 1))
+    change = ready * (seen - vectorize.pick(_by_pair(plan.q), pair))
+    step = vectorize.prevent_fusion(change / vectorize.pick(_by_pair(totals), pair))
     return dataclasses.replace(
         plan,
         weights=_add(plan.weights, pair * plan.q.shape[0] + y, ready),
-        totals=_add(plan.totals, pair, ready),
+        totals=totals,
         gains=_add(plan.gains, pair, ready * gain),
         q=_add(plan.q, pair, step),
         start=jnp.where(plan.rounds < 0, y, plan.start),
@@ -223,7 +221,7 @@ def _improved(plan: Plan, *, from_all: bool) -> Plan:
     action, q_here = _greedy_or_same(values_here, vectorize.pick(plan.policy, x), tolerance)
     pair = x * plan.q.shape[1] + action
     total = vectorize.pick(_by_pair(plan.totals), pair)
-    row = vectorize.prevent_fusion(vectorize.pick(_by_pair(plan.weights), pair)) / total[None]
+    row = vectorize.pick(_by_pair(plan.weights), pair) / total[None]
     wanted = unsettled.astype(jnp.float32)
     inverse, column = lanes_replace_row(plan.inverse, x, row, plan.discount, wanted)
     change = vectorize.prevent_fusion(q_here - vectorize.pick(plan.values, x))
@@ -245,9 +243,9 @@ def _swept(plan: Plan, values: Array, wanted: Array, *, from_all: bool) -> Plan:
       from_all: the tolerance of a state is by where the policy goes to from it, not from the start.
     """
     visits = vectorize.prevent_fusion(vectorize.pick(plan.inverse, plan.start))
-    values = vectorize.prevent_fusion(values)
     moved = vectorize.prevent_fusion(lanes_level(visits, values, plan.discount) * wanted)
-    centred = dataclasses.replace(plan, values=values - moved[None], level=plan.level + moved)
+    values = vectorize.prevent_fusion(values - moved[None])
+    centred = dataclasses.replace(plan, values=values, level=plan.level + moved)
     return _sweep(centred, plan.inverse if from_all else visits)
 
 
@@ -276,9 +274,8 @@ def _sweep(plan: Plan, visits: Array) -> Plan:
     n_states = plan.values.shape[0]
     sums = plan.gains + plan.discount[None, None] * lanes_expected(plan.weights, plan.values)
     q = sums / plan.totals - lanes_left_out(plan.discount, plan.level)[None, None]
-    greatest = vectorize.prevent_fusion(lanes_greatest(q))
+    greatest = lanes_greatest(q)
     tolerance = lanes_tie_tolerance(visits, plan.values, plan.discount, plan.level)
-    tolerance = vectorize.prevent_fusion(tolerance)
     errors = jnp.abs(greatest - plan.values)
     errors = vectorize.prevent_fusion(jnp.where(errors > tolerance, errors, 0.0))
     error = vectorize.prevent_fusion(

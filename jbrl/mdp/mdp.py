@@ -56,17 +56,33 @@ def step(cdf: Array, rewards: Array, x: Array, u: Array, uniform: Array) -> tupl
         `sampling.inverse_cdf` of it.
     """
     n_states, n_actions, _, _ = cdf.shape
-    first = vectorize.prevent_fusion_index(x * n_actions + u) * n_states
-    cdf, rewards = (table.reshape(-1, table.shape[-1]) for table in (cdf, rewards))
+    pair = vectorize.prevent_fusion_index(x * n_actions + u)
+    y = vectorize.prevent_fusion_index(_inverse_cdf(cdf.reshape(-1, *cdf.shape[2:]), pair, uniform))
+    entry = pair * n_states + y
+    return y, vectorize.prevent_fusion(
+        vectorize.pick(rewards.reshape(-1, rewards.shape[-1]), entry)
+    )
+
+
+def _inverse_cdf(cdf: Array, row: Array, uniform: Array) -> Array:
+    """Return how many entries of row `row` [N] of `cdf` [R, S, N] are not above `uniform` [N]:
+    [N] int32.
+    """
+    n_states = cdf.shape[1]
+    if vectorize.few(cdf):
+        below = (vectorize.pick(cdf, row) <= uniform[None]).astype(jnp.float32)
+        below = vectorize.prevent_fusion(below)
+        number = vectorize.fold(jnp.add, lambda y: vectorize.at(below, y), n_states)
+        return number.astype(jnp.int32)
+    entries, first = cdf.reshape(-1, cdf.shape[-1]), row * n_states
     y = jnp.zeros_like(first)
     stride = 1 << (n_states - 1).bit_length()
-    while stride > 1:  # bisection: the number of entries not above `uniform`
+    while stride > 1:  # bisection
         stride //= 2
         probed = y + (stride - 1)
-        below = vectorize.pick(cdf, first + jnp.minimum(probed, n_states - 1)) <= uniform
+        below = vectorize.pick(entries, first + jnp.minimum(probed, n_states - 1)) <= uniform
         y = jnp.where(below & (probed < n_states - 1), y + stride, y)
-    y = vectorize.prevent_fusion_index(y)
-    return y, vectorize.prevent_fusion(vectorize.pick(rewards, first + y))
+    return y
 
 
 def expected_rewards(transitions: Array, rewards: Array) -> Array:

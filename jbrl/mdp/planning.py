@@ -77,7 +77,7 @@ def lanes_tie_tolerance(visits: Array, values: Array, discount: Array, level: Ar
         one state, then taken for all: a row of it, [S, N].
       values: [S, N], less `level` [N].
     """
-    sizes, horizon = vectorize.prevent_fusion(jnp.abs(values)), 1 / (1 - discount)
+    sizes, horizon = jnp.abs(values), 1 / (1 - discount)
     # What looks like a few visits may be the rounding errors of an inverse that has changed.
     errors = 10 * np.finfo(np.float32).eps * horizon**2
     least = vectorize.prevent_fusion(jnp.maximum(jnp.float32(SHARE) * horizon, errors))
@@ -330,7 +330,7 @@ def lanes_replace_row(
         )
         - unit
     )
-    column = vectorize.prevent_fusion(vectorize.pick(inverse, x, axis=1))
+    column = vectorize.pick(inverse, x, axis=1)
     scale = wanted / (1 + vectorize.pick(residual, x))
     new_column = vectorize.prevent_fusion(column * scale[None])
     return inverse - new_column[:, None] * residual[None], new_column

@@ -19,6 +19,7 @@ Three layers:
 from jbrl.vectorize.lanes import add_at as add_at
 from jbrl.vectorize.lanes import at as at
 from jbrl.vectorize.lanes import compute_apart as compute_apart
+from jbrl.vectorize.lanes import few as few
 from jbrl.vectorize.lanes import fold as fold
 from jbrl.vectorize.lanes import get_entry as get_entry
 from jbrl.vectorize.lanes import get_row as get_row

@@ -117,7 +117,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 UNROLLED = 32  # terms of a `fold` that become straight code
 # rows, and entries per lane, up to which passing over a whole table is cheaper than indexing it
-FEW = 10
+FEW = 20
 DENSE = 256
 
 
@@ -211,11 +211,16 @@ def like(value: Array, table: Array) -> Array:
     return value.reshape((1,) * (table.ndim - value.ndim) + value.shape)
 
 
+def few(table: Array, axis: int = 0) -> bool:
+    """Return whether `pick` passes over the whole of `table` [..., N]."""
+    return table.shape[axis] <= FEW and table.size <= DENSE * table.shape[-1]
+
+
 def pick(table: Array, i: Array, axis: int = 0) -> Array:
     """Return `table` [..., N] at index i[n] of `axis` in each lane n, which must lie in range; that
     axis disappears.
     """
-    if table.shape[axis] > FEW or table.size > DENSE * table.shape[-1]:
+    if not few(table, axis):
         return _gather(table, i, axis)
     result = at(table, 0, axis)
     for r in range(1, table.shape[axis]):
