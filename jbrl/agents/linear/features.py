@@ -202,6 +202,10 @@ class Fourier:
         not use them.
         """
         vectors, _, _ = self._chunk_of_terms(start)
+        if start is not None and x.ndim > 1:
+            # XLA uses no vector instructions where it fuses these slices into a loop over
+            # observations
+            vectors = vectorize.prevent_fusion(vectors)
         product = sum(x[..., j, None] * _like(vectors[j], x.ndim) for j in range(len(self.low)))
         active = _like(self._active(start, orders), x.ndim)
         return jnp.where(active, cosine_of_pi(product), 0.0)
@@ -210,11 +214,9 @@ class Fourier:
         tables = _padded_terms(len(self.low), self.dependent, self.independent, self.capacity)
         if start is None:
             return tables
-        vectors, *first = (
+        return tuple(
             lax.dynamic_slice_in_dim(jnp.asarray(table), start, self.chunk, -1) for table in tables
         )
-        # XLA uses no vector instructions where it fuses these slices into what follows
-        return vectorize.prevent_fusion(vectors), *first
 
     def _pass(
         self,
