@@ -292,9 +292,11 @@ def main(arguments: list[str] | None = None) -> None:
     for name in chosen.parts:
         if name not in MEASURED:
             parser.error(f"part '{name}': expected {', '.join(MEASURED)}")
-    for name in [] if chosen.tables else chosen.parts or MEASURED:
+    if chosen.tables:
+        tables(chosen.out)
+        return
+    for name in chosen.parts or MEASURED:
         MEASURED[name](lambda **row: kept.keep(row, chosen.out))
-    tables(chosen.out)
 
 
 if __name__ == "__main__":

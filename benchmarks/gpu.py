@@ -619,10 +619,12 @@ def main(arguments: list[str] | None = None) -> None:
         draw(chosen.draw, chosen.figure)
         return
     if chosen.what == "predict":
-        if not chosen.tables:
+        file = chosen.out or gpu_model.FILE
+        if chosen.tables:
+            gpu_model.write_table(file)
+        else:
             cases = [c for c in TABLE if not chosen.agents or c[0] in chosen.agents]
-            gpu_model.predict(cases, chosen.out or gpu_model.FILE)
-        gpu_model.write_table(chosen.out or gpu_model.FILE)
+            gpu_model.predict(cases, file)
         return
     use_all_cores()
     try:

@@ -117,11 +117,12 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--agents", nargs="+", default=AGENTS)
     parser.add_argument("--problems", nargs="+", default=PROBLEMS)
     options = parser.parse_args(arguments)
-    if not options.tables:
-        for name in options.agents:
-            for problem_name in options.problems:
-                kept.keep(measure(name, problem_name), options.out)
-    tables(options.out)
+    if options.tables:
+        tables(options.out)
+        return
+    for name in options.agents:
+        for problem_name in options.problems:
+            kept.keep(measure(name, problem_name), options.out)
 
 
 if __name__ == "__main__":
