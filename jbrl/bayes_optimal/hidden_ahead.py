@@ -47,6 +47,9 @@ OF_TRANSITION, OF_OUTCOME, OF_SHOWN, OF_CELL = 0.03, 6e-6, 8e-5, 1e-4
 class HiddenAhead:
     """The problem of the upper bound with hidden states: rewards are at least 0, so that a lifetime
     without end is worth no less.
+
+    `LookAhead.margin` is that of its estimates, too: what an MDP adds is a mean of the worths, less
+    the control, that it gives to states and counts of the hidden rows.
     """
 
     ahead: LookAhead
@@ -128,14 +131,6 @@ class HiddenAhead:
             self.layers, ahead.decisions, leaves.estimates, ahead.discount, ahead.threads
         )
         return Replication(value, shown_value, square, control.residual, self._greatest(control))
-
-    def margin(self, replications: Sequence[Replication], n_mdps: int, confidence: float) -> float:
-        """Return how far the bound may lie above the average of independent estimates.
-
-        As `LookAhead.margin`: what an MDP adds is a mean of the worths, less the control, that it
-        gives to states and counts of the hidden rows.
-        """
-        return self.ahead.margin(replications, n_mdps, confidence)
 
     @cached_property
     def _chunk(self) -> int:

@@ -11,7 +11,7 @@ import numpy as np
 
 from jbrl.bayes_optimal import samples
 from jbrl.bayes_optimal.limits import upper_margin
-from jbrl.bayes_optimal.samples import Control, fit_control, means
+from jbrl.bayes_optimal.samples import Control, estimate, fit_control
 from jbrl.mdp import backward
 from jbrl.mdp.counts import Cell, Layers
 
@@ -79,11 +79,8 @@ class LookAhead:
         """
         mdps, values, shown = self.sample(n_mdps, seed)
         cells = self.layers.layer(self.decisions)
-        rest = values - control.of_mdps(samples.variables(self.layers.model, mdps))
-        leaves, squares = means(self.layers, cells, mdps, np.stack([rest, rest**2]), self.threads)
+        leaves, squares = estimate(self.layers, cells, mdps, values, control, self.threads)
         square = self.square(self.layers, squares)
-        for cell in cells:
-            leaves[cell] += control.mean(cell)
         _, most = self.layers.model.extremes(self.discount, self.left)
         greatest = float((most - control.least()).max())
         return Replication(self.solve(leaves), shown, square, control.residual, greatest)

@@ -87,7 +87,8 @@ class Sizes:
         self._layers = layers
         model = layers.model
         self._samples = bytes_of_samples(model, PILOT)
-        self._least = self._samples + bytes_of_fit(model)
+        # and what the fit of the control function takes
+        self._least = self._samples + FEATURES * VALUE * PILOT * n_features(model.n_free)
         self._found: list[Size] = []
 
     def of(self, decisions: int) -> Size | None:
@@ -262,11 +263,6 @@ def bytes_of_samples(model: Model, n_mdps: int) -> int:
     """
     rows = sum(block.concentrations.size for block in model.blocks)
     return VALUE * n_mdps * (2 * model.n_free + 2 * rows + 4 * model.n_states)
-
-
-def bytes_of_fit(model: Model) -> int:
-    """Return what the fit of the control function takes."""
-    return FEATURES * VALUE * PILOT * n_features(model.n_free)
 
 
 def standard_error(samples: np.ndarray) -> float:

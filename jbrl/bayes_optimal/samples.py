@@ -369,8 +369,9 @@ def estimate(
     values: np.ndarray,
     control: Control,
     threads: int,
-) -> dict[Cell, np.ndarray]:
-    """Estimate E[V(x) | c] in all (state, counts) of cells.
+) -> tuple[dict[Cell, np.ndarray], dict[Cell, np.ndarray]]:
+    """Estimate E[V(x) | c] in all (state, counts) of cells, and the means of the squares of what
+    the control leaves over.
 
     The likelihood of counts is a product over blocks; so for the splits of a cell, the sum over
     MDPs is a product of two matrices, one for the first blocks and one for the others.
@@ -378,11 +379,11 @@ def estimate(
     Args:
       values: V of each MDP, [S, M] float64.
 
-    Returns: an array of the shape of each cell, float64.
+    Returns: an array of the shape of each cell, float64; twice.
     """
     rest = values - control.of_mdps(variables(layers.model, mdps))
-    found = means(layers, cells, mdps, rest[None], threads)[0]
-    return {cell: control.mean(cell) + mean for cell, mean in found.items()}
+    found, squares = means(layers, cells, mdps, np.stack([rest, rest**2]), threads)
+    return {cell: control.mean(cell) + mean for cell, mean in found.items()}, squares
 
 
 def means(

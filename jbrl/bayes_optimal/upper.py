@@ -10,7 +10,7 @@ import numpy as np
 
 from jbrl.bayes_optimal import hidden_ahead, moves
 from jbrl.bayes_optimal.hidden_ahead import HiddenAhead
-from jbrl.bayes_optimal.limits import ONE_SIDED, RANGE
+from jbrl.bayes_optimal.limits import ONE_SIDED
 from jbrl.bayes_optimal.look_ahead import LookAhead, Replication
 from jbrl.bayes_optimal.moves import Forgetting
 from jbrl.bayes_optimal.plan import LEAST_MDPS, REPLICATIONS, USUAL_MDPS, Plan
@@ -38,7 +38,6 @@ class Way:
     replication: Callable[[int, np.random.SeedSequence], Replication]
     # how far the bound may lie above the average of replications of so many MDPs
     margin: Callable[[Sequence[Replication], int], float]
-    assumes: str
     facts: dict[str, object]
     shift: float = 0.0  # how far the end lies below being shown the MDP without looking ahead
 
@@ -85,11 +84,11 @@ class Race:
 
     def choose(self) -> tuple[Way, int]:
         """Return the way whose end is expected to be lowest, and the MDPs of a replication."""
+        first = self.first(self.shallow)
         if self.left() <= 0:
-            way = self.first(self.shallow)
-            return way, way.least
-        self.trial(self.first(self.shallow), FIRST)  # makes what later ones find
-        runs = [self._timed(self.first(self.shallow), FIRST)]
+            return first, first.least
+        self.trial(first, FIRST)  # makes what later ones find
+        runs = [self._timed(first, FIRST)]
         kinds = [self.first, *self.others(self._share(1), runs[0][1])]
         ways = [kind(self.shallow) for kind in kinds[1:]]
         runs += [self._timed(way, min(FIRST, way.least)) for way in ways]
@@ -97,8 +96,7 @@ class Race:
         plans = [self._deep(*one, seconds) for one in zip(kinds, runs, strict=True)]
         found = [plan for plan in plans if plan is not None]
         if not found:
-            way = self.first(self.shallow)
-            return way, way.least
+            return first, first.least
         least = min(plan.end for plan in found)
         near = [one for one in found if one.end <= least + PROMISING * abs(least)]
         best = min(map(self._again, near), key=lambda plan: plan.end)
@@ -184,7 +182,6 @@ class Ways:
             lambda n_mdps: size.seconds(n_mdps, 1, ahead.threads),
             lambda n_mdps, seed: ahead.replication(self._control(), n_mdps, seed),
             lambda some, n_mdps: ahead.margin(some, n_mdps, ONE_SIDED),
-            RANGE,
             {"method": "the look-ahead, then the MDP is revealed", "decisions": decisions},
         )
 
@@ -205,8 +202,7 @@ class Ways:
                 self._plan.most_mdps,
                 deep.seconds,
                 lambda n_mdps, seed: deep.replication(self._control(), n_mdps, seed),
-                lambda some, n_mdps: deep.margin(some, n_mdps, ONE_SIDED),
-                RANGE,
+                lambda some, n_mdps: ahead.margin(some, n_mdps, ONE_SIDED),
                 {
                     "method": f"the look-ahead, then all rows but those of {name} are revealed",
                     "decisions": decisions,
@@ -235,6 +231,5 @@ class Ways:
             relaxed.seconds,
             relaxed.replication,
             lambda some, n_mdps: relaxed.margin(some, n_mdps, ONE_SIDED),
-            RANGE,
             facts,
         )

@@ -333,7 +333,7 @@ def misses(numbers: range) -> int:
         for one in candidates(ahead):
             made = [one.replication(control, n_mdps, seed) for seed in seeds.spawn(2)]
             mean = np.mean([replication.value for replication in made])
-            limit = mean + common + one.margin(made, n_mdps, ONE_SIDED)
+            limit = mean + common + one.ahead.margin(made, n_mdps, ONE_SIDED)
             missed += limit < value - 1e-4 * max(1.0, abs(value))
     return missed
 

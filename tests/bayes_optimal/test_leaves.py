@@ -139,7 +139,7 @@ def test_leaves_against_the_posterior(name):
     for seed in range(8):
         drawn = samples.draw(model, 1024, seed)
         values = samples.values(model, drawn, DISCOUNT, (LEFT,))[LEFT]
-        replications.append(estimate(layers, cells, drawn, values, fitted, 1))
+        replications.append(estimate(layers, cells, drawn, values, fitted, 1)[0])
     rewards = np.asarray(mdps.rewards, float)
     for cell in cells[:5]:
         split, transitions = posterior_draws(model, cell, layers, 400)
@@ -160,7 +160,7 @@ def test_what_an_mdp_adds_to_a_policy_is_a_mean_of_its_values():
     nothing = Control(layers, np.zeros(2), np.zeros((2, 6)), None)
     for seed in range(3):
         mdp = samples.draw(model, 1, seed)
-        leaves = estimate(layers, layers.layer(4), mdp, np.ones((2, 1)), nothing, 1)
+        leaves, _ = estimate(layers, layers.layer(4), mdp, np.ones((2, 1)), nothing, 1)
         assert solve(layers, 4, leaves, DISCOUNT, 1) == pytest.approx(DISCOUNT**4, rel=1e-5)
 
 

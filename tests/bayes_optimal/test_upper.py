@@ -46,7 +46,6 @@ class Machine:
                 seconds,
                 replication,
                 lambda some, n_mdps: 50 / math.sqrt(n_mdps * len(some)),
-                "",
                 {},
             )
 
