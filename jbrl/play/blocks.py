@@ -65,9 +65,9 @@ class LifetimeRun(Run):
         )
 
     @property
-    def shared(self) -> Any:
-        """Data that all lanes of a block share: the rules, or what is common to those of lanes."""
-        return lifetimes.divided(self.rules)[0] if self.protocol.together else self.rules
+    def divided(self) -> tuple[lifetimes.Common, tuple[Any, ...]]:
+        """Of the rules what all lanes of a block share, and what each of them owns."""
+        return lifetimes.divided(self.rules, together=self.protocol.together)
 
     def lane_shapes(self) -> Any:
         """Return one lane, as shapes."""
@@ -77,13 +77,12 @@ class LifetimeRun(Run):
     def programs(
         self, width: int, devices: Sequence[jax.Device], groups: int
     ) -> tuple[Callable[[], Program], ...]:
-        together, number = self.protocol.together, jax.ShapeDtypeStruct((), jnp.int32)
-        begin = lifetimes.begin_own if together else lifetimes.begin
-        advance = lifetimes.advance_own if together else lifetimes.advance
-        shared, lane = (self.rules, self.knowledge_shapes()), self.lane_shapes()
+        number, lane = jax.ShapeDtypeStruct((), jnp.int32), self.lane_shapes()
+        begin, advance, size = lifetimes.begin, lifetimes.advance, (width, devices, groups)
+        shared = (*self.divided, self.knowledge_shapes())
         return (
-            lambda: batching.compile_mapped(begin, shared, number, width, devices, groups),
-            lambda: batching.compile_groups(advance, self.shared, lane, width, devices, groups),
+            lambda: batching.compile_mapped(begin, shared, number, *size),
+            lambda: batching.compile_groups(advance, shared[0], lane, *size),
         )
 
     def kept(self, lanes: Lane) -> Any:
@@ -170,7 +169,7 @@ class LifetimeRun(Run):
         """Return the path of a leaf that holds NaN, whose first entry has `idx` 0 for the agent's
         state and 1 for the environment's.
         """
-        lane = lifetimes.without_rules(self.lane_shapes())
+        lane = self.lane_shapes().lane
         return faults.nan_path((watched(self.agent, lane.agent), lane.environment), code)
 
 
@@ -214,7 +213,7 @@ class BlockScheduler(Scheduler):
         between: Callable[[Lifetimes], Any] | None = None,
     ) -> Iterator[Results]:
         given = checkpoints or [None] * len(self.runs)
-        shared = batching.spread([self.runs[0].shared] * len(self.devices), self.devices)
+        shared = batching.spread([self.runs[0].divided[0]] * len(self.devices), self.devices)
         if len(self.runs) > 1:
             played = self._resumed(
                 [
@@ -240,7 +239,7 @@ class BlockScheduler(Scheduler):
     def _begun(self, number: int, first: int, stop: int) -> Lifetimes:
         """Begin lifetimes first..stop-1 of a run."""
         run, n = self.runs[number], stop - first
-        data = [(run.rules, run.knowledge)] * (len(self.devices) * self.max_groups)
+        data = [(*run.divided, run.knowledge)] * (len(self.devices) * self.max_groups)
         shared = batching.spread(data, self.devices)
 
         def begin(numbers: HostArray) -> Any:
@@ -253,7 +252,7 @@ class BlockScheduler(Scheduler):
             live = numbers >= 0
             numbers, groups = self.positions(numbers[live], sizes[live])
             lanes = begin(numbers)
-        states = run.kept(lifetimes.without_rules(lanes))
+        states = run.kept(lanes.lane)
         kept = [np.zeros((n, *v.shape[1:]), v.dtype) for v in jax.tree.leaves(states)]
         results = lifetimes.new_results(n)
         return Lifetimes([(first, stop)], lanes, numbers, groups, kept, results, [0.0])
@@ -284,7 +283,7 @@ class BlockScheduler(Scheduler):
         source = order[np.searchsorted(live, np.where(numbers < 0, live[0], numbers))]
         placed = (joined(name)[source] for name in names)
         lanes = batching.placed(placed, self._shapes, self.devices)
-        n_kept = len(jax.tree.leaves(self.runs[0].kept(lifetimes.without_rules(self._shapes))))
+        n_kept = len(jax.tree.leaves(self.runs[0].kept(self._shapes.lane)))
         kept = [joined(f"recorder_{i}") for i in range(n_kept)]
         results = {name: joined(name) for name in lifetimes.OF_LIFETIMES}
         seconds = [took for _, took in saved]
@@ -301,7 +300,7 @@ class BlockScheduler(Scheduler):
         agent = self.runs[0].agent
         if not isinstance(agent, Sized):
             return None
-        return agent.sizes(lifetimes.without_rules(lanes).agent)
+        return agent.sizes(lanes.lane.agent)
 
     def _play(
         self, played: Lifetimes, shared: Any, between: Callable[[Lifetimes], Any] | None

@@ -10,7 +10,6 @@ width, so the other units change no bits.
 import dataclasses
 import hashlib
 import math
-from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -98,15 +97,10 @@ def layout(
 
 @record
 class OwnLane:
-    """A lane with the leaves of its rules."""
+    """A lane with the leaves of its rules that it owns: none where lanes share them all."""
 
     lane: Lane
     own: tuple[Any, ...]
-
-
-def without_rules(lanes: Lane | OwnLane) -> Lane:
-    """Return the lanes as they would be if they shared their rules."""
-    return lanes.lane if isinstance(lanes, OwnLane) else lanes
 
 
 class Lifetimes:
@@ -128,7 +122,7 @@ class Lifetimes:
     def __init__(
         self,
         spans: list[tuple[int, int]],
-        lanes: Lane | OwnLane,
+        lanes: OwnLane,
         numbers: HostArray,
         groups: HostArray,
         kept: list[HostArray],
@@ -146,14 +140,14 @@ class Lifetimes:
         self.starts = np.concatenate([[0], np.cumsum([stop - first for first, stop in spans])])
         self.update(lanes)
 
-    def update(self, lanes: Lane | OwnLane) -> None:
+    def update(self, lanes: OwnLane) -> None:
         """Take the lanes of the same positions after a call."""
         self.lanes = lanes
         self.counts = {name: np.asarray(getattr(self.states, name)) for name in COUNTS}
 
     @property
     def states(self) -> Lane:
-        return without_rules(self.lanes)
+        return self.lanes.lane
 
     def live(self, lifetime: Lifetime) -> HostArray:
         """Return which lanes go on, [positions] bool."""
@@ -286,10 +280,12 @@ class Common:
     lifetime: Lifetime = static(None)
 
 
-def divided(rules: Rules) -> tuple[Common, tuple[Any, ...]]:
-    """Return what lanes with these rules share, and what belongs to one."""
+def divided(rules: Rules, *, together: bool) -> tuple[Common, tuple[Any, ...]]:
+    """Return what lanes with these rules share, and what belongs to one: nothing, or where units
+    are played `together` all that is small.
+    """
     leaves, structure = jax.tree.flatten(rules)
-    own = tuple(math.prod(np.shape(leaf)) <= OWN_ENTRIES for leaf in leaves)
+    own = tuple(together and math.prod(np.shape(leaf)) <= OWN_ENTRIES for leaf in leaves)
     common, given = (
         tuple(leaf for leaf, mine in zip(leaves, own, strict=True) if mine is wanted)
         for wanted in (False, True)
@@ -316,7 +312,7 @@ def joined_rules(common: Common, own: tuple[Any, ...]) -> Rules:
 def lane_shapes(rules: Rules, knowledge: Any, *, together: bool) -> Any:
     """Return the state of one lane, as shapes."""
     number = jax.ShapeDtypeStruct((), jnp.int32)
-    return shapes_of(begin_own if together else begin, (rules, knowledge), number)
+    return shapes_of(begin, (*divided(rules, together=together), knowledge), number)
 
 
 def bytes_of(shapes: Any) -> int:
@@ -362,7 +358,7 @@ def program_of_lifetimes(agent: Agent, protocol: Protocol) -> tuple[Any, ...]:
     problem: Any = protocol.test
     key = jax.random.key(0)
     rules = Rules(as_arrays(agent), problem.environment, problem.recorder, key, protocol.lifetime)
-    common, own = divided(rules)
+    common, own = divided(rules, together=True)
     content = hashlib.sha256()
     for leaf in common.leaves:
         content.update(np.ascontiguousarray(leaf).tobytes())
@@ -379,45 +375,25 @@ def _reset(agent: Agent, key: Array, knowledge: Any) -> Any:
     return agent.reset(key, knowledge)
 
 
-def begin(shared: tuple[Rules, Any], number: Array) -> Lane:
-    """Begin lifetime `number` by (rules, knowledge)."""
-    rules, knowledge = shared
-    return episodes.begin(rules, knowledge, number)
+def begin(shared: tuple[Common, tuple[Any, ...], Any], number: Array) -> OwnLane:
+    """Begin lifetime `number` by what is `divided`, and knowledge."""
+    common, own, knowledge = shared
+    return OwnLane(episodes.begin(joined_rules(common, own), knowledge, number), own)
 
 
-def begin_own(shared: tuple[Rules, Any], number: Array) -> OwnLane:
-    """As `begin`, with the rules as data of the lane."""
-    rules, _ = shared
-    return OwnLane(begin(shared, number), divided(rules)[1])
-
-
-def advance(rules: Rules, lanes: Lane, limit: Array) -> Lane:
+def advance(common: Common, lanes: OwnLane, limit: Array) -> OwnLane:
     """Play up to `limit` blocks of a group of lanes, fewer where all are over before."""
-    return _advance_group(episodes.advance, rules, rules.lifetime, lanes, limit)
 
+    @jax.vmap
+    def block(lane: OwnLane) -> OwnLane:
+        return OwnLane(episodes.advance(joined_rules(common, lane.own), lane.lane), lane.own)
 
-def advance_own(common: Common, lanes: OwnLane, limit: Array) -> OwnLane:
-    """As `advance`, by the rules of each lane."""
-    return _advance_group(_advance_own_lane, common, common.lifetime, lanes, limit)
-
-
-def _advance_own_lane(common: Common, lane: OwnLane) -> OwnLane:
-    return OwnLane(episodes.advance(joined_rules(common, lane.own), lane.lane), lane.own)
-
-
-def _advance_group(
-    block: Callable[..., Any], shared: Any, lifetime: Lifetime, lanes: Any, limit: Array
-) -> Any:
-    """Play blocks by `block(shared, lane)`, which plays one of a lane."""
-    each = jax.vmap(block, in_axes=(None, 0))
-    alive: Callable[[Any], Array] = jax.vmap(
-        lambda lane: episodes.live(without_rules(lane), lifetime)
-    )
-
-    def going(carry: tuple[Array, Any]) -> Array:
+    def going(carry: tuple[Array, OwnLane]) -> Array:
         played, lanes = carry
-        return (played < limit) & alive(lanes).any()
+        alive: Array = jax.vmap(lambda lane: episodes.live(lane, common.lifetime))(lanes.lane)
+        return (played < limit) & alive.any()
 
-    return lax.while_loop(
-        going, lambda carry: (carry[0] + 1, each(shared, carry[1])), (jnp.int32(0), lanes)
+    after: OwnLane = lax.while_loop(
+        going, lambda carry: (carry[0] + 1, block(carry[1])), (jnp.int32(0), lanes)
     )[1]
+    return after

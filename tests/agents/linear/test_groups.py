@@ -113,10 +113,10 @@ def test_weights_are_the_same_bits_in_any_group(expected):
             run = prepared()
 
             def between(flight, found=found):
-                weights = np.asarray(flight.lanes.agent.values.weights)
+                weights = np.asarray(flight.lanes.lane.agent.values.weights)
                 for place, number in enumerate(flight.numbers):
                     if number >= 0:
-                        found[number, int(flight.lanes.block[place])] = weights[place]
+                        found[number, int(flight.lanes.lane.block[place])] = weights[place]
 
             chunks(run, between=between)
     assert grouped.keys() == plain.keys() and len(grouped) >= N
