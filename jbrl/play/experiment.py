@@ -5,6 +5,7 @@ Castronovo et al. 2016, section 3.
 """
 
 import dataclasses
+import functools
 import itertools
 import math
 from collections.abc import Callable, Iterator, Sequence
@@ -434,21 +435,17 @@ class MDPScheduler(Scheduler):
 # What follows is traced: functions of (what all MDPs share, what belongs to one MDP).
 
 
-@compilation.untimed
-def _draw(shared: tuple[DirichletPrior, Array], index: Array) -> RolloutInputs:
-    return draw_rollout(*shared, index, unit=False)
+def _drawn(shared: tuple[DirichletPrior, Array], index: Array, *, unit: bool) -> RolloutInputs:
+    return draw_rollout(*shared, index, unit=unit)
 
 
-@compilation.untimed
-def _draw_unit(shared: tuple[DirichletPrior, Array], index: Array) -> RolloutInputs:
-    return draw_rollout(*shared, index, unit=True)
+def _played(
+    shared: tuple[Agent, Any], lane: RolloutInputs, *, keep: bool
+) -> tuple[Trajectory, Array]:
+    return play_steps(*shared, lane, keep=keep)
 
 
-def _play(shared: tuple[Agent, Any], lane: RolloutInputs) -> tuple[Trajectory, Array]:
-    agent, knowledge = shared
-    return play_steps(agent, knowledge, lane, keep=False)
-
-
-def _play_recorded(shared: tuple[Agent, Any], lane: RolloutInputs) -> tuple[Trajectory, Array]:
-    agent, knowledge = shared
-    return play_steps(agent, knowledge, lane, keep=True)
+_draw, _draw_unit = (
+    compilation.untimed(functools.partial(_drawn, unit=unit)) for unit in (False, True)
+)
+_play, _play_recorded = (functools.partial(_played, keep=keep) for keep in (False, True))

@@ -301,19 +301,9 @@ def learn(
 # What follows is traced: functions of (what all lanes share, what belongs to one).
 
 
-def _trial(
-    shared: tuple[Any, DirichletPrior, Array], lane: tuple[Agent, Array, Array]
+def _tried(
+    shared: tuple[Any, DirichletPrior, Array], lane: tuple[Agent, Array, Array], *, unit: bool
 ) -> tuple[Array, Array]:
-    return _tried(shared, lane, unit=False)
-
-
-def _trial_unit(
-    shared: tuple[Any, DirichletPrior, Array], lane: tuple[Agent, Array, Array]
-) -> tuple[Array, Array]:
-    return _tried(shared, lane, unit=True)
-
-
-def _tried(shared: tuple[Any, ...], lane: tuple[Any, ...], *, unit: bool) -> tuple[Array, Array]:
     """Return the rewards [T] of one trajectory of an agent, and whether it always had an action to
     play.
     """
@@ -323,3 +313,6 @@ def _tried(shared: tuple[Any, ...], lane: tuple[Any, ...], *, unit: bool) -> tup
     drawn = draw_rollout(prior, own, number, unit=unit)
     trajectory, fault = play_steps(agent, knowledge, drawn, keep=False)
     return trajectory.rewards, fault != ILLEGAL_ACTION
+
+
+_trial, _trial_unit = (functools.partial(_tried, unit=unit) for unit in (False, True))

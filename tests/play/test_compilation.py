@@ -20,7 +20,7 @@ import pytest
 from jbrl.agents.registry import AGENTS
 from jbrl.base.errors import JbrlError
 from jbrl.environments.spec import Steps
-from jbrl.play import compilation, compile_cache, executables, machine
+from jbrl.play import compilation, compile_cache, executables, experiment, machine
 from jbrl.play.experiment import Run
 from jbrl.play.play import play
 from jbrl.play.protocol import Protocol
@@ -157,8 +157,8 @@ def test_what_no_clock_measures_is_always_compiled_quickly(kept):
     protocol = Protocol(problem("GC"), problem("GC"), 2, 0, Steps(2))
     with compilation.compiling("full"):
         Run(AGENTS["Random"].agent(), protocol).prepare()
-    efforts = {key[1].__name__: key[0] for key in kept if callable(key[1])}
-    assert efforts == {"_draw_unit": "quick", "_play": "full"}
+    efforts = {key[1]: key[0] for key in kept if callable(key[1])}
+    assert efforts == {experiment._draw_unit: "quick", experiment._play: "full"}
 
 
 @pytest.mark.parametrize("error", [TimeoutError, KeyboardInterrupt])
