@@ -145,7 +145,8 @@ def exported(policy: Policy, folder: Path) -> None:
     player, layout = policy.player, stepping._Layout.of
     state = compilation.shapes_of(stepping._reset, player, jax.random.key(0))
     programs = stepping._Programs(layout(player), layout(state), player.spec, None)
-    seen, words, arrays = life._examples()
+    seen = np.zeros(life._seen.shape, life._seen.dtype)
+    words, arrays = life._inputs((0, 0, seen), seen)
     start = (life._data, life._words, seen)
     follow = (life._data, life._leaves, words, arrays)
     for name, args in (("begin", start), ("step", follow)):

@@ -15,17 +15,10 @@ from jbrl.play.timing import Turns
 
 LEAST_BARE = 2**20  # bytes; a smaller number in a text lacks its unit
 SHARE = 0.8  # of the memory there is, by default
-UNITS = {
-    "": 1,
-    "B": 1,
-    "KB": 10**3,
-    "MB": 10**6,
-    "GB": 10**9,
-    "TB": 10**12,
-    "KIB": 2**10,
-    "MIB": 2**20,
-    "GIB": 2**30,
-    "TIB": 2**40,
+UNITS = {"": 1, "B": 1} | {
+    f"{letter}{binary}B": base**power
+    for binary, base in (("", 1000), ("I", 1024))
+    for power, letter in enumerate("KMGT", 1)
 }
 
 

@@ -10,7 +10,6 @@ words and the action.
 """
 
 import dataclasses
-import functools
 import math
 import time
 from collections.abc import Callable, Sequence
@@ -25,7 +24,7 @@ from jbrl.agents.complete import may_diverge
 from jbrl.agents.registry import shown_name
 from jbrl.base import notebook
 from jbrl.base.errors import MAX_COUNT, JbrlError, bytes_text, check_count, shown
-from jbrl.base.pytree import record, static
+from jbrl.base.pytree import record, select, static
 from jbrl.environments.spec import Box, OneHot, Spec
 from jbrl.mdp.sampling import stream
 from jbrl.play import compilation
@@ -391,7 +390,8 @@ class Stepping:
         life = _Layout.of(compilation.shapes_of(_reset, self.player, jax.random.key(0)))
         programs = _Programs(layout, life, self.player.spec, self.lifetimes)
         self._data = jax.device_put(layout.flat(self.player))
-        seen, words, arrays = self._examples()
+        seen = np.zeros((*self._shape, *self._seen.shape), self._seen.dtype)
+        words, arrays = self._inputs((0, 0, seen), seen)  # for example
         start = (self._data, self._words, seen)
         self._leaves, _ = compilation.shapes_of(programs.begin, *start)
         follow = (self._data, self._leaves, words, arrays)
@@ -399,13 +399,6 @@ class Stepping:
             lambda: programs.compiled("begin", start), lambda: programs.compiled("step", follow)
         )
         self._begin, self._step = beginning.call, stepping.call
-
-    def _examples(self) -> tuple[Any, Any, Any]:
-        """Return an observation, the words and the arrays of a step, as the programs take them."""
-        box = isinstance(self._seen, Box)
-        seen = np.zeros((*self._shape, *self._seen.shape), self._seen.dtype)
-        words = np.zeros((*self._shape, 2 if box else 4), np.int32)
-        return seen, words, (seen, seen) if box else ()
 
     def act(self, observation: Any) -> Any:
         """Return the action of the present observation: an integer, or [n] int32 for n lifetimes.
@@ -700,8 +693,8 @@ def _advance(environment: Any, state: Any, action: Any, key: Any, number: Any) -
     after, step = environment.step(key, state, action)
     restarted, first = environment.reset(jax.random.fold_in(key, 1))
     ended = step.terminated | step.truncated
-    choose = functools.partial(jax.tree.map, lambda a, b: jnp.where(ended, a, b))
-    return choose(restarted, after), step, choose(first, step.observation)
+    state, seen = select(ended, (restarted, first), (after, step.observation))
+    return state, step, seen
 
 
 @jax.jit
