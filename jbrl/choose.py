@@ -17,7 +17,7 @@ from threading import Thread
 from typing import Any
 
 from jbrl.agents.complete import is_oracle
-from jbrl.base.errors import JbrlError, as_path, expect, shown
+from jbrl.base.errors import JbrlError, as_path, expect, located, shown
 from jbrl.base.files import naming, sweep, write_whole
 from jbrl.base.parameters import parse_seconds, separated
 from jbrl.choice import Choice
@@ -204,10 +204,8 @@ def _field(given: Any, protocol: Protocol, offline: float, online: float) -> lis
             )
         if is_reference(agent):  # it plays beside the race
             continue
-        try:
+        with located(f"candidates: {name}"):
             found.append(candidate(agent, protocol, name))
-        except JbrlError as error:
-            raise JbrlError(f"candidates: {name}: {error}") from None
     names = [one.name for one in found]
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice or not names:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from jbrl.base.errors import JbrlError, as_path
+from jbrl.base.errors import JbrlError, as_path, located
 from jbrl.base.schema import RETURNS
 from jbrl.results import Results
 from jbrl.stats import two_studies
@@ -52,10 +52,8 @@ class Side:
     @cached_property
     def played(self) -> pd.DataFrame:
         """`two_studies.played`."""
-        try:
+        with located(self.name):
             return two_studies.played(self.returns, self.units)
-        except JbrlError as error:
-            raise JbrlError(f"{self.name}: {error}") from None
 
 
 def compare(source: str | Path, to: str | Path = PUBLISHED) -> Comparison:
@@ -133,10 +131,8 @@ def jordan2020_scores(source: str | Path) -> pd.DataFrame:
     """
     path = Path(source)
     table = read_score_table(path) if path.is_file() else _trials(Results(path))
-    try:
+    with located(str(path)):
         return jordan2020.known(table)
-    except JbrlError as error:
-        raise JbrlError(f"{path}: {error}") from None
 
 
 def environments(results: Results) -> dict[str, str]:
@@ -220,10 +216,8 @@ def with_castronovo2016(source: str | Path) -> Comparison:
     printed = ours.units.loc[ours.units["test"].isin(known), "experiment"]
     lifetime = _steps(castronovo2016.PROTOCOL["horizon"])
     _check_lifetimes(ours, dict.fromkeys(printed, lifetime), them)
-    try:
+    with located(ours.name):
         candidates = castronovo2016.with_published(ours.played)
-    except JbrlError as error:
-        raise JbrlError(f"{ours.name}: {error}") from None
     table, digests = castronovo2016.verdicts(candidates), digests_of_tests(ours.units)
     words = castronovo2016.in_words(table)
     return Comparison(ours.name, "Castronovo et al. 2016", table, words, candidates, digests)

@@ -21,7 +21,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from jbrl.base.errors import JbrlError, nearest, shown
+from jbrl.base.errors import JbrlError, located, nearest, shown
 from jbrl.base.parameters import GREATEST_NUMBER, SMALLEST_NUMBER, check_known, check_parameters
 from jbrl.base.pytree import record, static
 from jbrl.problems.prior import Prior
@@ -204,10 +204,8 @@ def _made(cls: type[contract.Agent], parameters: dict[str, Any], where: str) -> 
     Raises:
       JbrlError: parameters that do not go together.
     """
-    try:
+    with located(where):
         return cls(**parameters)
-    except JbrlError as error:
-        raise JbrlError(f"{where}: {error}") from None
 
 
 def _ends(distribution: Distribution) -> tuple[Any, Any]:

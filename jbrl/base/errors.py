@@ -1,9 +1,10 @@
 """Errors that the user can correct: one clear sentence, never a traceback."""
 
+import contextlib
 import dataclasses
 import difflib
 import functools
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from numbers import Integral
 from os import PathLike
 from pathlib import Path
@@ -25,6 +26,15 @@ class UnknownNameError(JbrlError, KeyError):
     """A name that a register lacks."""
 
     __str__ = Exception.__str__  # that of `KeyError` quotes
+
+
+@contextlib.contextmanager
+def located(where: str) -> Iterator[None]:
+    """Put a place in front of the message of a `JbrlError`."""
+    try:
+        yield
+    except JbrlError as error:
+        raise JbrlError(f"{where}: {error}") from None
 
 
 LONGEST = 80  # characters of a value in a message

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from jbrl.base.errors import JbrlError, nearest, shown
+from jbrl.base.errors import JbrlError, located, nearest, shown
 
 GREATEST_INTEGER = 2**31 - 1  # that int32 holds
 GREATEST_NUMBER = 3.4e38  # that float32 holds
@@ -107,10 +107,8 @@ def _checked(field: dataclasses.Field[Any], given: Any, where: str) -> Any:
         refused = shown(value if as_float else given)
         raise JbrlError(f"{where} = {refused}: expected {accepted_values(field, given)}")
     if rules.get("check"):
-        try:
+        with located(where):
             rules["check"](value)
-        except JbrlError as error:
-            raise JbrlError(f"{where}: {error}") from None
     return value
 
 

@@ -17,7 +17,7 @@ from jax import Array
 
 from jbrl.agents.complete import build, played_agent
 from jbrl.agents.registry import find_agent
-from jbrl.base.errors import JbrlError, as_path, nearest, shown
+from jbrl.base.errors import JbrlError, as_path, located, nearest, shown
 from jbrl.base.files import read_toml
 from jbrl.base.schema import ALL
 from jbrl.environments.spec import Lifetime, Steps
@@ -141,21 +141,17 @@ class Study:
         where, settings = f"{self.place}: [[experiments]] {number} ({table.name})", self.settings
         test = self._problem(table.test, f"{where}: test")
         prior = test if table.prior is None else self._problem(table.prior, f"{where}: prior")
-        try:
+        with located(where):
             lifetime = self._lifetime(table, test)
             count = table.n_environments or settings.n_environments or test.n_environments
             return [
                 Protocol(prior, test, count, seed, lifetime, settings.discount)
                 for seed in settings.seed
             ]
-        except JbrlError as error:
-            raise JbrlError(f"{where}: {error}") from None
 
     def _problem(self, name: str, where: str) -> Problem:
-        try:
+        with located(where):
             return problem(name, self.folder)
-        except JbrlError as error:
-            raise JbrlError(f"{where}: {error}") from None
 
     def _lifetime(self, table: ExperimentTable, test: Problem) -> Lifetime:
         """Return the lifetime of the experiment, else of the study, else of the problem."""
@@ -182,10 +178,8 @@ class Study:
         set) of each point of an agent's grid.
         """
         where = f"{self.place}: [[agents]] {number}"
-        try:
+        with located(where):
             algorithm = find_agent(table.algorithm, self.folder)
-        except JbrlError as error:
-            raise JbrlError(f"{where}: {error}") from None
         where = f"{where} ({table.algorithm})"
         for name, value in table.parameters.items():
             if value == []:
@@ -204,7 +198,7 @@ class Study:
     ) -> Unit:
         player, parameters, found, named = agent
         settings = self.settings
-        try:
+        with located(f"{self.place}: [[agents]] {algorithm} in experiment '{experiment.name}'"):
             protocol.check_agent(player, algorithm)
             check_host_values(played_agent(player), algorithm, protocol.agent_prior())
             cost(player, protocol.agent_prior())  # refuses what takes too much memory
@@ -214,10 +208,6 @@ class Study:
                 raise JbrlError(
                     "record = true: expected false, since trajectories of episodes are not kept"
                 )
-        except JbrlError as error:
-            raise JbrlError(
-                f"{self.place}: [[agents]] {algorithm} in experiment '{experiment.name}': {error}"
-            ) from None
         return Unit(
             experiment=experiment.name,
             prior=experiment.prior or experiment.test,

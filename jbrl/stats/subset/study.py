@@ -23,7 +23,7 @@ from typing import Any
 
 import pandas as pd
 
-from jbrl.base.errors import JbrlError, nearest
+from jbrl.base.errors import JbrlError, located, nearest
 from jbrl.base.files import read_toml
 from jbrl.stats.subset import robustness
 from jbrl.stats.subset.fit import Fit
@@ -171,10 +171,8 @@ def run_plan(
             field: _resolved(step.fields[field], known) for field in LISTS if field in step.fields
         }
         mine = dataclasses.replace(settings, **{**step.fields, **lists})
-        try:
+        with located(f"step '{step.name}'"):
             outcome = search(prepared, mine, progress=progress)
-        except JbrlError as error:
-            raise JbrlError(f"step '{step.name}': {error}") from None
         known[step.name] = outcome.best.subset
         yield step.name, outcome
 
