@@ -2,7 +2,6 @@
 
 import dataclasses
 import functools
-import hashlib
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -37,7 +36,7 @@ from jbrl.mdp.gittins import as_bandit
 from jbrl.mdp.model import Model, make_model
 from jbrl.play.machine import available_cores, memory_bytes
 from jbrl.play.protocol import Protocol
-from jbrl.play.unit import canonical
+from jbrl.play.unit import digest
 from jbrl.problems.lookup import problem as find_problem
 from jbrl.problems.problem import DirichletProblem, Problem
 from jbrl.rollout.contract import Agent
@@ -69,7 +68,7 @@ class Pieces:
 
     def __init__(self, folder: Path | None, configuration: Mapping[str, Any]) -> None:
         self._folder = folder
-        self._digest = hashlib.sha256(canonical(configuration).encode()).hexdigest()[:16]
+        self._digest = digest(configuration, 16)
         if folder is not None:
             with naming(folder, "used as a folder"):
                 folder.mkdir(parents=True, exist_ok=True)

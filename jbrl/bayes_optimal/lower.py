@@ -2,7 +2,6 @@
 
 import dataclasses
 import functools
-import hashlib
 import math
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -18,7 +17,7 @@ from jbrl.bayes_optimal.limits import Chance
 from jbrl.mdp.counts import Layers
 from jbrl.play.play import play
 from jbrl.play.protocol import Played, Protocol
-from jbrl.play.unit import canonical
+from jbrl.play.unit import digest
 from jbrl.rollout.contract import Agent, OfflineSearch, Oracle
 from jbrl.study.cost import decision_seconds, search_seconds
 from jbrl.study.portfolio import setting_name
@@ -140,8 +139,7 @@ def _digest(agent: Agent, name: str) -> str:
         return ""
     base = played_agent(agent)
     source = source_digest(type(base)) if is_outside(type(base)) else ""
-    identity = canonical([agent.version, repr(agent), source])
-    return hashlib.sha256(identity.encode()).hexdigest()[:8]
+    return digest([agent.version, repr(agent), source], 8)
 
 
 def _trained(agent: LookAheadAgent, found: Callable[[], dict[str, np.ndarray]]) -> Agent:

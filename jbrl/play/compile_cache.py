@@ -44,14 +44,20 @@ class CacheState:
     others_size: int  # bytes
 
 
+def cache_folder() -> Path:
+    """Return the folder of data that jbrl can recompute: `$XDG_CACHE_HOME/jbrl`, or
+    `~/.cache/jbrl`.
+    """
+    return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "jbrl"
+
+
 def place(where: str | Path) -> Path:
     """Return the directory that `where` names: itself, or for `auto` one in the user's cache
     directory.
     """
     if str(where) != AUTO:
         return as_path("compile_cache", where).expanduser().absolute()
-    caches = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
-    return Path(caches).expanduser() / "jbrl" / "compiled"
+    return cache_folder() / "compiled"
 
 
 def folder(where: str | Path) -> Path:

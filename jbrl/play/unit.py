@@ -74,7 +74,7 @@ class Unit:
         """Name of the unit's result file: 32 hexadecimal digits of the SHA-256 of its
         configuration.
         """
-        return hashlib.sha256(canonical(self.configuration).encode()).hexdigest()[:32]
+        return digest(self.configuration, 32)
 
     @cached_property
     def knowledge_id(self) -> str | None:
@@ -89,7 +89,7 @@ class Unit:
         relevant = {
             name: value for name, value in self.configuration.items() if name not in irrelevant
         }
-        return hashlib.sha256(canonical(relevant).encode()).hexdigest()[:32]
+        return digest(relevant, 32)
 
     @property
     def is_oracle(self) -> bool:
@@ -153,6 +153,11 @@ class Unit:
 def canonical(value: Any) -> str:
     """Write JSON text of `value`, the same for any order of its keys."""
     return json.dumps(value, sort_keys=True, allow_nan=False)
+
+
+def digest(value: Any, digits: int) -> str:
+    """Return so many hexadecimal digits of the SHA-256 of a value as `canonical` writes it."""
+    return hashlib.sha256(canonical(value).encode()).hexdigest()[:digits]
 
 
 def select(

@@ -10,11 +10,9 @@ cost by the rule.
 import contextlib
 import dataclasses
 import functools
-import hashlib
 import itertools
 import json
 import math
-import os
 import statistics
 import time
 from collections import Counter, defaultdict
@@ -31,12 +29,13 @@ from jbrl.base.files import write_whole
 from jbrl.environments.spec import Steps
 from jbrl.play import compilation
 from jbrl.play.batching import lanes_on_accelerator, lanes_on_cpu
+from jbrl.play.compile_cache import cache_folder
 from jbrl.play.machine import machine, versions
 from jbrl.play.play import make_run
 from jbrl.play.protocol import Protocol
 from jbrl.play.resources import Resources
 from jbrl.play.timing import device_name, timed
-from jbrl.play.unit import Unit, canonical
+from jbrl.play.unit import Unit, digest
 from jbrl.rollout.contract import Agent, OfflineSearch
 from jbrl.rollout.episodes import BLOCK
 from jbrl.study import cost
@@ -204,7 +203,7 @@ class Calibration:
             "format": FORMAT,
             "compiled": compilation.options_name(self.devices[0].platform),
         }
-        self.path = (folder or cache_folder()) / f"calibration-{_digest(self.about)}.json"
+        self.path = (folder or cache_folder()) / f"calibration-{digest(self.about, 16)}.json"
         self.runs: dict[str, list[Measurement]] = _read(self.path) if recall else {}
         # of results: by algorithm and experiment, None for any experiment
         self._results: dict[tuple[str, str | None], list[Measurement]] = defaultdict(list)
@@ -374,7 +373,7 @@ class Calibration:
         if self.devices[0].platform != "cpu":
             count = unit.protocol.n_environments
             relevant["lanes"] = lanes_on_accelerator(count, len(self.devices))
-        return _digest(relevant)
+        return digest(relevant, 16)
 
     # ---- the file ----
 
@@ -418,18 +417,6 @@ def _read(path: Path) -> dict[str, list[Measurement]]:
 def _usable(run: Measurement) -> bool:
     factors = (run.rule, run.decision, run.search, run.memory)
     return all(math.isfinite(f) and f > 0 for f in factors if f is not None)
-
-
-def cache_folder() -> Path:
-    """Return the folder of data that jbrl can recompute: `$XDG_CACHE_HOME/jbrl`, or
-    `~/.cache/jbrl`.
-    """
-    given = os.environ.get("XDG_CACHE_HOME")
-    return (Path(given) if given else Path.home() / ".cache") / "jbrl"
-
-
-def _digest(value: Any) -> str:
-    return hashlib.sha256(canonical(value).encode()).hexdigest()[:16]
 
 
 # ---- the speed of the machine ----

@@ -90,32 +90,34 @@ class Outcomes:
         done = self._done(failed=failed)
         if not done:
             return pd.DataFrame({name: [] for name in SAMPLES})
-        lengths = [len(found.returns) for _, found in done]
-        rows = np.repeat(np.arange(len(done)), lengths)
-        columns = {c: pd.Series([unit[c] for unit, _ in done]).array.take(rows) for c in AGENT}
-        seeds = np.array([unit["seed"] for unit, _ in done])[rows]
-        numbers = np.concatenate([np.arange(n) for n in lengths])
-        scores = np.concatenate([found.returns for _, found in done])
-        return pd.DataFrame({**columns, "unit": numbers, "seed": seeds, "score": scores})
+        units, scores = [self.listed[k] for k, _ in done], [found for _, found in done]
+        rows = np.repeat(np.arange(len(done)), list(map(len, scores)))
+        columns = {c: pd.Series([unit[c] for unit in units]).array.take(rows) for c in AGENT}
+        seeds = np.array([unit["seed"] for unit in units])[rows]
+        numbers = np.concatenate([np.arange(len(own)) for own in scores])
+        return pd.DataFrame(
+            {**columns, "unit": numbers, "seed": seeds, "score": np.concatenate(scores)}
+        )
 
     def numbered(self) -> pd.DataFrame:
         """Return the score table without names: `row`, the number of a unit in `units`, and
         `score`.
         """
-        found = [self.found.get(unit["id"], _MISSING) for unit in self.listed]
-        done = [(k, one.returns) for k, one in enumerate(found) if one.status == "done"]
-        lengths = [len(scores) for _, scores in done]
-        rows = np.repeat(np.array([k for k, _ in done], np.int64), lengths)
+        done = self._done(failed=False)
+        numbers = np.array([k for k, _ in done], np.int64)
+        rows = np.repeat(numbers, [len(scores) for _, scores in done])
         scores = np.concatenate([np.zeros(0), *(scores for _, scores in done)])
         return pd.DataFrame({"row": rows, "score": scores})
 
-    def _done(self, *, failed: bool = False) -> list[tuple[Mapping[str, Any], Result]]:
-        """Return the finished units; with `failed`, also those that failed with scores."""
-        found = ((unit, self.found.get(unit["id"], _MISSING)) for unit in self.listed)
+    def _done(self, *, failed: bool) -> list[tuple[int, np.ndarray]]:
+        """Return number and scores of the finished units; with `failed`, also of those that failed
+        with scores.
+        """
+        found = [self.found.get(unit["id"], _MISSING) for unit in self.listed]
         return [
-            (unit, outcome)
-            for unit, outcome in found
-            if outcome.status == "done" or (failed and len(outcome.returns))
+            (k, one.returns)
+            for k, one in enumerate(found)
+            if one.status == "done" or (failed and one.n)
         ]
 
 
