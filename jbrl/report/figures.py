@@ -36,7 +36,7 @@ from jbrl.report.text import ABSENT, MDPS, decimals_for, score_text, seconds_tex
 from jbrl.stats.paired_bootstrap import RESAMPLES, draw_counts, pair, resampled
 from jbrl.stats.paired_test import critical_value, fractions
 from jbrl.stats.rank_stability import rank_stability, ranks_table
-from jbrl.stats.table import factor95
+from jbrl.stats.table import half95
 
 MANY_AGENTS = 50  # in one scatter plot: intervals would hide more than they show
 ONE_ALGORITHM = "there is one algorithm only"
@@ -421,7 +421,7 @@ def _draw(
 ) -> Drawing:
     """Draw means with intervals, or distributions; agents in the order of their scores."""
     means = [samples[index].mean() for index in rows.index]
-    halves = [_half(samples[index]) for index in rows.index]
+    halves = [half95(samples[index]) for index in rows.index]
     rows = rows.assign(mean=means, ci95=halves, std=[samples[i].std() for i in rows.index])
     digits = decimals_for(halves)
     name = f"{figure.metric} per {figure.per.removesuffix('s')}" if figure.per else figure.metric
@@ -436,12 +436,6 @@ def _draw(
         drawing.mark(axes, (mean, y), style, f"mark-{index}", title)
     axes.set_xlabel(name)
     return drawing
-
-
-def _half(sample: Floats) -> float:
-    """Return the half-width of the 95% interval of a mean, NaN for a single value."""
-    n = len(sample)
-    return float(factor95(n) * sample.std(ddof=1) / np.sqrt(n)) if n > 1 else np.nan
 
 
 def _table(
@@ -461,7 +455,7 @@ def _table(
             if sample is None:
                 cells.append(Cell(ABSENT, np.nan))
                 continue
-            half = _half(sample)
+            half = half95(sample)
             mean = float(sample.mean())
             cells.append(Cell(score_text(mean, half, decimals_for([half])), mean))
         lines.append(cells)

@@ -15,7 +15,7 @@ from jbrl.report.text import MDPS, Rules, Terms, count, decimals_for, listing, s
 from jbrl.report.text import named as named_agent
 from jbrl.stats.brackets import Bracket
 from jbrl.stats.paired_test import best_and_tied, rank
-from jbrl.stats.table import check_columns, check_returns, rows_of, setting_texts
+from jbrl.stats.table import check_columns, check_returns, rows_of, settings_of
 from jbrl.stats.time_bounds import (
     BUSY,
     CALL,
@@ -312,10 +312,7 @@ def _named(scores: pd.DataFrame, named: Mapping[str, Sequence[str]]) -> pd.DataF
     """Return the table with `NAMES`: of the parameters, only those in which the agents of an
     algorithm differ; of an only agent, those that are `named`.
     """
-    by_algorithm = scores.groupby("algorithm", sort=False)["parameters"]
-    texts = {name: setting_texts(own, named.get(name)) for name, own in by_algorithm}
-    agents = list(zip(scores["algorithm"], scores["parameters"], strict=True))
-    settings = [texts[name][parameters] for name, parameters in agents]
+    settings = settings_of(scores, named)
     labels = list(map(named_agent, scores["algorithm"].astype(str), settings))
     reasons = scores["reason"].fillna("").astype(str) if "reason" in scores.columns else ""
     places = np.arange(len(scores))

@@ -15,7 +15,7 @@ import pandas as pd
 from jbrl.report import content as doc
 from jbrl.report.axes import Drawing, Styles, drawn, interval, rows_panel, styles
 from jbrl.report.text import decimals_for, named, score_text, seconds_text, slug
-from jbrl.stats.table import few, is_training, setting_texts
+from jbrl.stats.table import few, is_training, settings_of
 
 WORDS = doc.prose("strategies")
 SEARCH = ["algorithm", "parameters", "seed"]  # columns that distinguish the searches on one prior
@@ -44,15 +44,13 @@ def document(strategies: pd.DataFrame, report: doc.Document, page: str) -> doc.D
 
 def _labelled(strategies: pd.DataFrame) -> pd.DataFrame:
     """Add a column `label`: the search in words, by what differs."""
-    by_algorithm = strategies.groupby("algorithm", sort=False)["parameters"]
-    settings = {name: setting_texts(own) for name, own in by_algorithm}
     several = strategies["seed"].nunique() > 1
-    labels = {}
-    for algorithm, parameters, seed in strategies[SEARCH].drop_duplicates().to_numpy():
-        texts = [settings[algorithm][parameters], f"seed {seed}" * several]
-        labels[algorithm, parameters, seed] = named(algorithm, ", ".join(filter(None, texts)))
-    agents = zip(*(strategies[name] for name in SEARCH), strict=True)
-    return strategies.assign(label=[labels[agent] for agent in agents])
+    rows = (strategies["algorithm"], settings_of(strategies), strategies["seed"])
+    labels = [
+        named(algorithm, ", ".join(filter(None, (text, f"seed {seed}" * several))))
+        for algorithm, text, seed in zip(*rows, strict=True)
+    ]
+    return strategies.assign(label=labels)
 
 
 def _blocks(id: str, searches: list[pd.DataFrame], looks: Styles) -> Iterator[doc.Block]:

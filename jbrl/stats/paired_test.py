@@ -17,8 +17,8 @@ import numpy as np
 import pandas as pd
 
 from jbrl.base.errors import JbrlError, check_choice, shown
-from jbrl.base.schema import AGENT, MDP, RETURNS
-from jbrl.stats.table import check_level, check_returns, factor95, samples, summarise
+from jbrl.base.schema import AGENT, RETURNS
+from jbrl.stats.table import check_level, check_returns, half95, samples, summarise
 
 Correction = Literal["none", "holm"]
 
@@ -240,31 +240,28 @@ def fractions(returns: pd.DataFrame, zero: Who, one: Who) -> pd.DataFrame:
         `one` is not significantly better than `zero` (paired Z-test, one-sided, 95%).
     """
     returns = check_returns(returns, RETURNS)
-    samples = {
-        key: rows.set_index(list(MDP))["score"]
-        for key, rows in returns.groupby(list(AGENT[1:]), sort=False)
-    }
+    of_agents = {(a, p): sample for (_, a, p), sample in samples(returns).items()}
     for who in (zero, one):
-        if who not in samples:
+        if who not in of_agents:
             raise JbrlError(
                 f"fractions: no returns of {who[0]} {who[1]}: expected one for each environment"
             )
-    test = paired_z(samples[one].rename(one[0]), samples[zero].rename(zero[0]), sided="one")
+    test = paired_z(of_agents[one].rename(one[0]), of_agents[zero].rename(zero[0]), sided="one")
     if not test.different:
         raise JbrlError(
             f"{one[0]} is not significantly better than {zero[0]} (Z = {test.z:.2f} over {test.n} "
             "environments): expected a distance to take fractions of"
         )
-    way = samples[one] - samples[zero]
+    way = of_agents[one] - of_agents[zero]
     rows = []
-    for (algorithm, parameters), sample in samples.items():
+    for (algorithm, parameters), sample in of_agents.items():
         same_mdps = sample.index.isin(way.index).all() and len(sample) == len(way)
         if not same_mdps:
             raise JbrlError(
                 f"fractions: {algorithm} {parameters} and {zero[0]} were not played on the same "
                 "environments"
             )
-        ratio = _ratio((sample - samples[zero]).reindex(way.index), way)
+        ratio = _ratio((sample - of_agents[zero]).reindex(way.index), way)
         rows.append((algorithm, parameters, len(sample), *ratio))
     return pd.DataFrame(rows, columns=[*AGENT[1:], "n", "fraction", "ci95"])
 
@@ -273,6 +270,4 @@ def _ratio(part: pd.Series, whole: pd.Series) -> tuple[float, float]:
     """Return mean(part) / mean(whole) and the half-width of its interval; NaN for a single pair."""
     fraction = part.mean() / whole.mean()
     rest = ((part - fraction * whole) / whole.mean()).to_numpy(np.float64)
-    if rest.size < 2:
-        return float(fraction), np.nan
-    return float(fraction), float(factor95(rest.size) * rest.std(ddof=1) / np.sqrt(rest.size))
+    return float(fraction), half95(rest)

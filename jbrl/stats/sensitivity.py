@@ -32,7 +32,7 @@ from scipy.special import stdtrit
 from jbrl.base.errors import JbrlError, check_count
 from jbrl.stats.paired_bootstrap import bca_levels, both_means, draw_counts, pair
 from jbrl.stats.paired_test import rejected
-from jbrl.stats.table import check_level, factor95, varied
+from jbrl.stats.table import check_level, half95, varied
 
 MEASURES = ("tuned", "single", "sensitivity", "dimension")
 ENDS = ("lower", "upper")
@@ -244,7 +244,7 @@ def curves(trials: pd.DataFrame, drawn: Sequence[str], groups: int = GROUPS) -> 
     Returns:
       Columns `CURVES`: the least and the greatest value of a group, its median, `n` trials with a
       score and those that have `failed`, the mean score and the half-width of its 95% interval
-      (`intervals.factor95`).
+      (`factor95`).
 
     Raises:
       JbrlError: `groups` is below 2.
@@ -254,12 +254,9 @@ def curves(trials: pd.DataFrame, drawn: Sequence[str], groups: int = GROUPS) -> 
         for g in range(int(which.max()) + 1):
             inside, every = values[which == g], scores[which == g]
             own = every[~np.isnan(every)]
-            n = len(own)
-            mean, half = own.mean() if n else np.nan, np.nan
-            if n > 1:
-                half = float(factor95(n) * own.std(ddof=1) / np.sqrt(n))
+            n, mean = len(own), own.mean() if len(own) else np.nan
             ends = (inside.min(), inside.max(), float(np.median(inside)))
-            rows.append((*who, name, *ends, n, len(every) - n, mean, half))
+            rows.append((*who, name, *ends, n, len(every) - n, mean, half95(own)))
     return pd.DataFrame(rows, columns=list(CURVES))
 
 

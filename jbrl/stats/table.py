@@ -51,6 +51,21 @@ def lifetimes_of(manifest: Mapping[str, Any]) -> dict[str, str]:
     return {table["name"]: table["lifetime"] for table in tables if "criterion" in table}
 
 
+def settings_of(
+    agents: pd.DataFrame, named: Mapping[str, Sequence[str]] | None = None
+) -> list[str]:
+    """Return what tells the agent of each row from others of its algorithm (`setting_texts`).
+
+    Args:
+      agents: columns algorithm and parameters.
+      named: parameters to show of an only setting, by algorithm.
+    """
+    by_algorithm = agents.groupby("algorithm", sort=False)["parameters"]
+    texts = {name: setting_texts(own, (named or {}).get(name)) for name, own in by_algorithm}
+    who = zip(agents["algorithm"], agents["parameters"], strict=True)
+    return [texts[name][parameters] for name, parameters in who]
+
+
 def agent_names(agents: Iterable[tuple[str, str]]) -> dict[tuple[str, str], str]:
     """Return a name for each algorithm and its parameters.
 
@@ -231,6 +246,12 @@ def factor95(n: np.ndarray | pd.Series | int) -> np.ndarray:
     n = np.asarray(n, np.float64)
     student = stdtrit(np.where(n > 1, n - 1.0, np.nan), 0.975)
     return np.where(n < FEW, student, Z95)
+
+
+def half95(sample: np.ndarray) -> float:
+    """Return the half-width of the 95% interval of the mean of a sample, [n]; NaN below two."""
+    n = len(sample)
+    return float(factor95(n) * sample.std(ddof=1) / np.sqrt(n)) if n > 1 else np.nan
 
 
 def summarise(returns: pd.DataFrame, by: Iterable[str] = AGENT) -> pd.DataFrame:
