@@ -172,8 +172,9 @@ def play_and_improve(
 
     words = jax.random.bits(stream(key, training.round, "parameters"), (settings.horizon,))
     order = jnp.argsort(words).astype(jnp.int32)
-    state = rounds.learned(training, order, gradient, agent.learning_rate * share, MAX_NORM)
-    return rounds.Training(*state, scale, training.round + 1), jnp.stack([mean, spread])
+    rate = agent.learning_rate * share
+    state = rounds.learned(training, order, gradient, rate, MAX_NORM, scale)
+    return state, jnp.stack([mean, spread])
 
 
 def plan_and_play(

@@ -360,8 +360,8 @@ def looked_ahead(**counts: int) -> None:
     plan.check_model(model, "x")
 
 
-def trained(bytes: int, lifetimes: int = 512, budget: int = trained_agents.MOST_ROUNDS) -> None:
-    jbrl.agents.BeliefPPO(budget=budget)._check_round(bytes, lifetimes)
+def trained(bytes: int, budget: int = 1) -> None:
+    jbrl.agents.BeliefPPO(budget=budget, batch=1)._check_round(bytes)
 
 
 EFFORT = samples.Effort("pbp", 60.0, samples.GREATEST)
@@ -400,7 +400,7 @@ TENTHS = " ".join(["0.1"] * 10)
         (lambda v: jbrl.agents.PPO(rollout_length=8, minibatches=v), [1, 4], [3, 8]),
         (lambda v: jbrl.agents.BeliefPPO(batch=v), [255, 256, 512], [257]),
         (trained, [trained_agents.MAX_BYTES], [trained_agents.MAX_BYTES + 1]),
-        (lambda v: trained(0, v), [1], [0.99]),
+        (lambda v: trained(0, v), [trained_agents.MOST_ROUNDS], [trained_agents.MOST_ROUNDS + 1]),
         (lambda v: jbrl.agents.OPPSCS(budget=v, draws=2), [10], [9]),
         (lambda v: jbrl.agents.NacTD(critic_alpha_low=v), [0.1], [0.2]),
         (lambda v: formulas.parse("Q0" + "+Q1" * v), [15], [16]),

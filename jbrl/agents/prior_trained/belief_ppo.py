@@ -56,7 +56,6 @@ class BeliefPPO(rounds.PPOParameters, TrainedOnPrior):
         return Lesson(
             play_and_learn,
             (self.settings(prior, network, float(prior.discount)), (inputs, prior, reward)),
-            self.round_bytes(prior),
             lambda key: rounds.begin(network, key),
             belief_policy.known_arrays(inputs, network),
         )
@@ -120,8 +119,7 @@ def play_and_learn(
         return rounds.total(of_group, steps) / count
 
     rate, max_norm = agent.learning_rate * share, agent.max_gradient_norm
-    parameters, optimiser = rounds.learned(training, order, gradient, rate, max_norm)
-    state = rounds.Training(parameters, optimiser, scale, training.round + 1)
+    state = rounds.learned(training, order, gradient, rate, max_norm, scale)
     return state, jnp.stack([first, spread])
 
 

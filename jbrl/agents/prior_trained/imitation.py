@@ -97,7 +97,6 @@ class Imitator(TrainedOnPrior):
         return Lesson(
             play_and_imitate,
             (settings, (inputs, prior)),
-            self.round_bytes(prior),
             lambda key: rounds.begin(network, key, self.first_scale),
             belief_policy.known_arrays(inputs, network),
         )
@@ -238,8 +237,8 @@ def play_and_imitate(
     order = jnp.argsort(words).astype(jnp.int32)
     rate = settings.agent.learning_rate * share
     # an infinite limit changes no number but the rounding, of which stored results know
-    state = rounds.learned(training, order, gradient, rate, jnp.inf)
-    return rounds.Training(*state, training.returns, training.round + 1), jnp.stack([mean, spread])
+    state = rounds.learned(training, order, gradient, rate, jnp.inf, training.returns)
+    return state, jnp.stack([mean, spread])
 
 
 def demonstrate(

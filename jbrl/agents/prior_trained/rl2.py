@@ -207,7 +207,6 @@ class RL2(rounds.PPOParameters, trained.TrainedOnPrior):
         return trained.Lesson(
             remember_and_learn,
             (self.settings(prior, network, discount), (prior, reward_scale)),
-            self.round_bytes(prior),
             # or the network's first values would hide smaller rewards in the first returns
             lambda key: rounds.begin(network, key, unit=min(1.0, 1 / float(reward_scale))),
             {
@@ -297,8 +296,7 @@ def remember_and_learn(
 
     order = jnp.tile(jnp.arange(agent.minibatches, dtype=jnp.int32), agent.epochs)
     rate, max_norm = agent.learning_rate * share, agent.max_gradient_norm
-    parameters, optimiser = rounds.learned(training, order, gradient, rate, max_norm)
-    state = rounds.Training(parameters, optimiser, scale, training.round + 1)
+    state = rounds.learned(training, order, gradient, rate, max_norm, scale)
     return state, jnp.stack([mean, spread])
 
 

@@ -119,11 +119,13 @@ def learned(
     gradient: Callable[[Array, Array], Array],
     rate: Array,
     max_norm: float | Array,
-) -> tuple[Array, Any]:
-    """Return parameters and optimiser after a step of Adam for each entry of `order`.
+    returns: Array,
+) -> Training:
+    """Return the state after a round: a step of Adam for each entry of `order`.
 
     Args:
       gradient: of parameters and an entry.
+      returns: as in the state.
     """
 
     def descend(state: tuple[Any, Any], entry: Array) -> tuple[tuple[Any, Any], None]:
@@ -131,7 +133,8 @@ def learned(
         slope = gradient(parameters, entry)
         return adam.optimiser_step(rate, slope, optimiser, parameters, max_norm), None
 
-    return lax.scan(descend, (training.parameters, training.optimiser), order)[0]
+    start = (training.parameters, training.optimiser)
+    return Training(*lax.scan(descend, start, order)[0], returns, training.round + 1)
 
 
 def across(tree: Any, width: int) -> Any:

@@ -64,7 +64,6 @@ class Lesson:
     # deviation of the returns
     round: Callable[..., Any]
     settings: tuple[Settings, Any]  # and what a round is given beside them, a pytree of arrays
-    bytes: int  # that a round plays
     start: Callable[[Array], Any]  # the first state, by a key; has `parameters`
     # the weights of the strategy that training leaves as they are
     known: dict[str, npt.NDArray[Any]]
@@ -73,17 +72,6 @@ class Lesson:
     def lifetimes(self) -> int:
         """Lifetimes of a round."""
         return self.settings[0].lifetimes
-
-    @property
-    def parameters(self) -> int:
-        """P, of the network."""
-        count: int = self.settings[0].network.parameters
-        return count
-
-    @property
-    def memory(self) -> int:
-        """Bytes that training takes, what a round plays and the learner."""
-        return _memory(self.bytes, self.parameters)
 
 
 @record
@@ -177,14 +165,14 @@ class TrainedOnPrior(OfflineSearch, Agent[None, None]):
 
     def search_bytes(self, prior: Any) -> int:
         played = self.round_bytes(prior)
-        self._check_round(played, self.round_size())
-        return _memory(played, self.network(prior).parameters)
+        self._check_round(played)
+        return played + 4 * COPIES * self.network(prior).parameters
 
     def search(
         self, seed: int, prior: Any, trials: Trials, before: Findings | None
     ) -> Iterator[Findings]:
+        self._check_memory(prior, trials.memory)
         lesson = self.lesson(prior)
-        self._check(lesson, trials.memory)
         key = jax.random.fold_in(trials.key, TRAINING)
         state = jax.jit(lesson.start)(key)
         example = (state, jnp.float32(1), key, lesson.settings)
@@ -212,17 +200,12 @@ class TrainedOnPrior(OfflineSearch, Agent[None, None]):
             left = min(left, 1 - spent / self.seconds)
         return max(left, SMALLEST_SHARE)
 
-    def _check_round(self, played: int, lifetimes: int) -> None:
-        """Refuse sizes that fit on no machine.
-
-        Args:
-          played: bytes that a round plays.
-          lifetimes: of a round.
-        """
-        if math.ceil(self.budget / lifetimes) > MOST_ROUNDS:
+    def _check_round(self, played: int) -> None:
+        """Refuse sizes that fit on no machine; `played`: bytes that a round plays."""
+        if math.ceil(self.budget / self.round_size()) > MOST_ROUNDS:
             raise JbrlError(
                 f"budget = {self.budget}: expected at most {MOST_ROUNDS:,} rounds of "
-                f"{lifetimes:,} lifetimes"
+                f"{self.round_size():,} lifetimes"
             )
         if played > MAX_BYTES:
             raise JbrlError(
@@ -230,12 +213,12 @@ class TrainedOnPrior(OfflineSearch, Agent[None, None]):
                 f"training: expected at most {MAX_BYTES >> 30} GiB; a smaller batch takes less"
             )
 
-    def _check(self, lesson: Lesson, memory: int) -> None:
-        self._check_round(lesson.bytes, lesson.lifetimes)
-        if memory and lesson.memory > memory:
+    def _check_memory(self, prior: Any, memory: int) -> None:
+        needed = self.search_bytes(prior)
+        if memory and needed > memory:
             raise JbrlError(
-                f"{type(self).__name__} takes {lesson.memory / 2**30:.3g} GiB for training, with a "
-                f"network of {lesson.parameters:,} weights: expected at most "
+                f"{type(self).__name__} takes {needed / 2**30:.3g} GiB for training, with a "
+                f"network of {self.network(prior).parameters:,} weights: expected at most "
                 f"{memory / 2**30:.3g} GiB, the memory that may be used (--memory); a smaller "
                 "network or batch takes less"
             )
@@ -289,11 +272,6 @@ class TrainedOnPrior(OfflineSearch, Agent[None, None]):
             "discarded": np.zeros(len(parts), bool),
             "chosen": np.arange(len(parts)) == len(parts) - 1,
         }
-
-
-def _memory(played: int, parameters: int) -> int:
-    """Return the bytes of a training, by those that a round plays."""
-    return played + 4 * COPIES * parameters
 
 
 def named(tree: Any, prefix: str) -> dict[str, npt.NDArray[Any]]:
