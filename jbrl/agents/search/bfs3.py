@@ -168,8 +168,8 @@ class BFS3(HasCost, Agent[DirichletPrior, BFS3State]):
         )
         in_one_tree = total if self.root == "single" else jnp.maximum(1, total // samples)
         limits = Limits(state.discount, state.low, state.high, in_one_tree, samples, depth)
-        search = single if self.root == "single" else resampled
-        return search(Decision(words, x, state.counts, state.rewards, limits), self._capacity)
+        search = _search(self._capacity, single if self.root == "single" else resampled)
+        return search(Decision(words, x, state.counts, state.rewards, limits))
 
 
 # searched at once on one device, when so many are wanted: what they need at each step fits the
@@ -189,33 +189,16 @@ class Decision:
     limits: Limits
 
 
-def resampled(decision: Decision, capacity: Capacity) -> Array:
-    """Return Q(x, u), [A] float32: the mean over C sampled next states y of R(x, u, y) + g U(y),
-    each y being the root of a tree of its own.
-
-    This is what the program of Castronovo et al. 2016 computes (appendix A, algorithm 6).
-
-    Raises:
-      JbrlError: not even one tree of that capacity fits in memory.
-    """
-    return _search(capacity, _resampled)(decision)
-
-
-def single(decision: Decision, capacity: Capacity) -> Array:
-    """Return U(x, u), [A] float32, of one tree whose root is the state itself: Asmuth and Littman
-    2011.
-
-    Raises:
-      JbrlError: not even one tree of that capacity fits in memory.
-    """
-    return _search(capacity, _single)(decision)
-
-
 @lru_cache(maxsize=64)
 def _search(
     capacity: Capacity, run: Callable[[Decision, Capacity, int], Array]
 ) -> Callable[[Decision], Array]:
-    """Return the search for one decision, [A]; mapped, one call for all of them."""
+    """Return the search for one decision, [A], which raises `JbrlError` where not even one tree of
+    that capacity fits in memory; mapped, one call for all of them.
+
+    Args:
+      run: `resampled` or `single`.
+    """
 
     def search(decisions: Decision) -> Array:
         n_lanes = max(int(v.shape[0]) for v in jax.tree.leaves(decisions))
@@ -268,7 +251,12 @@ def tree_bytes(capacity: Capacity, n_states: int, n_actions: int) -> int:
     return 4 * (path + nodes * (n_actions * (n_states + 2) + 1))
 
 
-def _resampled(decisions: Decision, capacity: Capacity, max_trees: int) -> Array:
+def resampled(decisions: Decision, capacity: Capacity, max_trees: int) -> Array:
+    """Return Q(x, u), [L, A] float32: the mean over C sampled next states y of R(x, u, y) + g U(y),
+    each y being the root of a tree of its own.
+
+    This is what the program of Castronovo et al. 2016 computes (appendix A, algorithm 6).
+    """
     n_lanes, n_states, n_actions, _ = decisions.counts.shape
     width = max(1, min(n_actions * capacity.samples, min(max_trees, TREES) // n_lanes))
 
@@ -290,7 +278,11 @@ def _resampled(decisions: Decision, capacity: Capacity, max_trees: int) -> Array
     return lax.fori_loop(0, groups, group, jnp.zeros((n_lanes, n_actions), jnp.float32))
 
 
-def _single(decisions: Decision, capacity: Capacity, max_trees: int) -> Array:
+def single(decisions: Decision, capacity: Capacity, max_trees: int) -> Array:
+    """Return U(x, u), [L, A] float32, of one tree whose root is the state itself.
+
+    Asmuth and Littman 2011.
+    """
     del max_trees
     _, n_states, n_actions, _ = decisions.counts.shape
     seeds = _seeds(decisions, jnp.zeros((1,), jnp.int32))

@@ -50,13 +50,6 @@ class MergedTask:
 
 
 @record
-class Memory:
-    """The rows drawn, one after the other, behind them what is no row."""
-
-    rows: Array  # [(S * A * max_samples + 1) * S + BLOCK] float32
-
-
-@record
 class Place:
     """Position of a loop over all rows."""
 
@@ -84,26 +77,24 @@ def bytes_needed(n_states: int, n_actions: int, max_samples: int) -> int:
     return 4 * ((n_states * n_actions * max_samples + 1) * n_states + BLOCK)
 
 
-def blank(task: MergedTask) -> Memory:
-    """Return the memory of a task, empty."""
-    return Memory(jnp.zeros(bytes_needed(task.n_states, task.n_actions, task.max_samples) // 4))
+def blank(task: MergedTask) -> Array:
+    """Return the memory of a task, empty: [(S * A * max_samples + 1) * S + BLOCK] float32, the rows
+    one after the other, behind them what is no row.
+    """
+    return jnp.zeros(bytes_needed(task.n_states, task.n_actions, task.max_samples) // 4)
 
 
-def draw(task: MergedTask, memory: Memory) -> Memory:
+def draw(task: MergedTask, rows: Array) -> Array:
     """Draw all rows: copy the concentrations, put the logarithms of gamma variates in their place,
     then probabilities.
     """
-    place, rows = while_active(
-        _rows_left, _copy, (first_row(task), memory.rows), task, keep="numbers"
-    )
+    place, rows = while_active(_rows_left, _copy, (first_row(task), rows), task, keep="numbers")
     zero = jnp.int32(0)
     block = Block(zero, zero, rows[:BLOCK], jnp.zeros(BLOCK), jnp.zeros(BLOCK, bool), rows)
     rows = while_active(
         _variates_left, _propose, block, (task.stream, place.i * task.n_states), keep="numbers"
     ).rows
-    return Memory(
-        while_active(_rows_left, _normalise, (first_row(task), rows), task, keep="numbers")[1]
-    )
+    return while_active(_rows_left, _normalise, (first_row(task), rows), task, keep="numbers")[1]
 
 
 def first_row(task: MergedTask) -> Place:
@@ -288,8 +279,8 @@ def check_memory(name: str, n_states: int, n_actions: int, max_samples: int) -> 
     return needed
 
 
-def _solve(task: MergedTask, memory: Memory) -> tuple[MergedSolution, Memory]:
-    memory = draw(task, memory)
+def _solve(task: MergedTask, rows: Array) -> tuple[MergedSolution, Array]:
+    rows = draw(task, rows)
     policy = MergedPolicy(
         rows=jnp.zeros(task.n_states * (task.n_states + 1)),
         values=task.values,
@@ -299,9 +290,9 @@ def _solve(task: MergedTask, memory: Memory) -> tuple[MergedSolution, Memory]:
         changed=task.samples[0] > 0,
         improvements=jnp.int32(0),
     )
-    policy = while_active(_improvable, _improve, policy, (task, memory), keep="numbers")
+    policy = while_active(_improvable, _improve, policy, (task, rows), keep="numbers")
     q = policy.q.reshape(task.n_states, task.n_actions)
-    return MergedSolution(q, policy.level, policy.tolerance), memory
+    return MergedSolution(q, policy.level, policy.tolerance), rows
 
 
 def _improvable(policy: MergedPolicy, _: tuple[Any, ...]) -> Array:
@@ -310,11 +301,11 @@ def _improvable(policy: MergedPolicy, _: tuple[Any, ...]) -> Array:
 
 def _improve(policy: MergedPolicy, consts: tuple[Any, ...]) -> MergedPolicy:
     """Follow the best rows, wherever they are better than those followed so far, and evaluate."""
-    task, memory = consts
+    task, rows = consts
     bars = jnp.where(policy.improvements == 0, -jnp.inf, policy.values + policy.tolerance)
     begin = Sweep(first_row(task), jnp.float32(-jnp.inf), policy.q, policy.rows, jnp.bool_(False))
     left_out = (1 - task.discount) * policy.level
-    consts = (task, memory, policy.values, left_out, bars)
+    consts = (task, rows, policy.values, left_out, bars)
     swept = while_active(_sweeping, _sweep, begin, consts, keep="numbers")
     evaluated = _evaluate(swept.rows, task, swept.changed)
     kept = (policy.values, policy.level, policy.tolerance)
@@ -331,11 +322,11 @@ def _sweeping(now: Sweep, _: tuple[Any, ...]) -> Array:
 
 def _sweep(now: Sweep, consts: tuple[Any, ...]) -> Sweep:
     """Return the value of one row."""
-    task, memory, values, left_out, bars = consts
+    task, rows, values, left_out, bars = consts
     place, size, live = now.place, task.n_states, now.place.left > 0
     x, u = place.pair // task.n_actions, place.pair % task.n_actions
     first = place.left == read(task.samples, place.pair)
-    row = read_row(memory.rows, jnp.where(live, place.i, 0) * size, size)
+    row = read_row(rows, jnp.where(live, place.i, 0) * size, size)
     rewards = read_row(task.rewards, place.pair * size, size)
     value = (row * (rewards + task.discount * values)).sum() - left_out
     before = read(now.q, place.pair)

@@ -125,31 +125,34 @@ def grow(tree: SearchTree, link: Array) -> SearchTree:
     )
 
 
-def transplant(
-    tree: SearchTree, parents: Array, statistics: Array, size: Array, link: Array
-) -> SearchTree:
-    """Return the subtree behind one of the links of another tree of the same capacity; a tree of
-    one node if the link leads nowhere.
+@record
+class Kept:
+    """Remainder of the tree of an earlier decision, and the link followed since, -1 if none."""
 
-    Args:
-      parents, statistics, size: the other tree's.
-      link: one of its links, or -1.
+    parents: Array  # [M + 1] int32, as in `SearchTree`
+    statistics: Array  # [(M + 1) * 2 * A] float32
+    size: Array  # [] int32
+    link: Array  # [] int32
+
+
+def transplant(tree: SearchTree, kept: Kept) -> SearchTree:
+    """Return the subtree behind the link of another tree of the same capacity; a tree of one node
+    if there is no link, or it leads nowhere.
     """
     tree, width, links = plant(tree), 2 * tree.n_actions, tree.n_actions * tree.n_states
     nowhere = jnp.int32(tree.children.shape[0] - 1)
 
-    def more(carry: tuple[Any, ...], consts: tuple[Any, ...]) -> Array:
-        return carry[0] < consts[2]
+    def more(carry: tuple[Any, ...], kept: Kept) -> Array:
+        return carry[0] < kept.size
 
-    def move(carry: tuple[Any, ...], consts: tuple[Any, ...]) -> tuple[Any, ...]:
+    def move(carry: tuple[Any, ...], kept: Kept) -> tuple[Any, ...]:
         """Move one node. Nodes keep their order, so parents come before children and a node's new
         number is at most the old one.
         """
         i, last, numbers, tree = carry
-        parents, statistics, _, link = consts
         numbers = write(numbers, jnp.maximum(i - 1, 0), last)
-        old = jnp.where(more(carry, consts), read(parents, i), -1)
-        first = (old == link) & (old >= 0)
+        old = jnp.where(more(carry, kept), read(kept.parents, i), -1)
+        first = (old == kept.link) & (old >= 0)
         parent = read(numbers, jnp.maximum(old, 0) // links)
         moved = first | ((old >= 0) & (parent >= 0))
         new = jnp.where(first | ~moved, -1, parent * links + old % links)
@@ -164,7 +167,7 @@ def transplant(
                 statistics=write_row(
                     tree.statistics,
                     tree.size * width,
-                    jnp.where(moved, read_row(statistics, i * width, width), 0.0),
+                    jnp.where(moved, read_row(kept.statistics, i * width, width), 0.0),
                 ),
                 size=tree.size + moved.astype(jnp.int32),
             ),
@@ -176,9 +179,7 @@ def transplant(
         jnp.zeros_like(tree.parents),
         dataclasses.replace(tree, size=jnp.int32(0)),
     )
-    _, _, _, tree = while_active(
-        more, move, begin, (parents, statistics, size, link), keep="numbers"
-    )
+    _, _, _, tree = while_active(more, move, begin, kept, keep="numbers")
     size = jnp.maximum(tree.size, 1)
     return dataclasses.replace(
         tree, statistics=write_row(tree.statistics, size * width, jnp.zeros(width)), size=size
@@ -186,16 +187,6 @@ def transplant(
 
 
 MEMORY = 4 << 30  # bytes of one device that searches in lockstep may take
-
-
-@record
-class Kept:
-    """Remainder of the tree of an earlier decision, and the link followed since, -1 if none."""
-
-    parents: Array  # [M + 1] int32, as in `SearchTree`
-    statistics: Array  # [(M + 1) * 2 * A] float32
-    size: Array  # [] int32
-    link: Array  # [] int32
 
 
 def nothing_kept(capacity: int, n_actions: int) -> Kept:
@@ -329,11 +320,7 @@ def log_visits(capacity: int) -> Array:
 def run(task: SearchTask, memory: Memory) -> tuple[Root, Memory]:
     """Run one search, in memory that earlier ones may have used."""
     kept = task.kept
-    begun = (
-        plant(memory.tree)
-        if kept is None
-        else transplant(memory.tree, kept.parents, kept.statistics, kept.size, kept.link)
-    )
+    begun = plant(memory.tree) if kept is None else transplant(memory.tree, kept)
     urns = dataclasses.replace(memory.urns, counts=jnp.zeros_like(memory.urns.counts))
     memory = dataclasses.replace(memory, tree=begun, urns=urns)
 
@@ -396,6 +383,15 @@ def _random(task: SearchTask, last: Draw, d: Array, which: int) -> Array:
     return draws.word(task.stream, counter)
 
 
+def _draw_next(
+    task: SearchTask, urns: Urns, last: Draw, d: Array, row: Array
+) -> tuple[Draw, Array]:
+    """Return the next state of step `d`, as `draws.draw_next`, and its reward."""
+    uniform = sampling.words_to_uniforms(_random(task, last, d, 1))
+    drawn = draws.draw_next(urns, last, task.cdf, row, uniform, task.n_states)
+    return drawn, read(task.rewards, row * task.n_states + drawn.y)
+
+
 def _inside(walk: Walk, _: tuple[Any, ...]) -> Array:
     return walk.inside
 
@@ -411,15 +407,7 @@ def _descend(walk: Walk, consts: tuple[Any, ...]) -> Walk:
     u = select(visits, means, task.exploration, log_total, _random(task, walk.last, d, 0))
     row = walk.x * task.n_actions + u
     edge = walk.node * task.n_actions + u
-    last = draws.draw_next(
-        urns,
-        walk.last,
-        task.cdf,
-        row,
-        sampling.words_to_uniforms(_random(task, walk.last, d, 1)),
-        task.n_states,
-    )
-    reward = read(task.rewards, row * task.n_states + last.y)
+    last, reward = _draw_next(task, urns, walk.last, d, row)
     link = edge * task.n_states + last.y
     node, exists = child(grown, link)
     deeper = d + 1 < task.depth
@@ -460,15 +448,7 @@ def _roll(out: Rollout, task: SearchTask) -> Rollout:
         task.greedy, task.n_greedy, out.x, _random(task, out.last, out.d, 0), task.n_actions
     )
     row = out.x * task.n_actions + u
-    last = draws.draw_next(
-        urns,
-        out.last,
-        task.cdf,
-        row,
-        sampling.words_to_uniforms(_random(task, out.last, out.d, 1)),
-        task.n_states,
-    )
-    reward = read(task.rewards, row * task.n_states + last.y)
+    last, reward = _draw_next(task, urns, out.last, out.d, row)
     return Rollout(
         out.d + 1, last.y, out.weight * task.discount, out.value + out.weight * reward, last, urns
     )

@@ -52,8 +52,8 @@ def slow(budget):
 
 @partial(jax.jit, static_argnames=("kind", "capacity"))
 def search_many(counts, rewards, state, bits, limit, kind, capacity=CAPACITY):
-    search = getattr(bfs3, kind)
-    return jax.vmap(lambda w, x, c, r: search(Decision(w, x, c, r, limit), capacity))(
+    search = bfs3._search(capacity, getattr(bfs3, kind))
+    return jax.vmap(lambda w, x, c, r: search(Decision(w, x, c, r, limit)))(
         bits, state, counts, rewards
     )
 
@@ -208,9 +208,8 @@ def test_what_is_seen_is_counted():
 
 def test_the_trees_of_a_decision_share_its_trajectories(monkeypatch):
     seen, state = [], BFS3().reset(KEY, prior())
-    for kind in ("resampled", "single"):
-        keep = lambda decision, capacity, kind=kind: seen.append((kind, decision, capacity))  # noqa: E731
-        monkeypatch.setattr(bfs3, kind, keep)
+    search = lambda capacity, run: lambda each: seen.append((run.__name__, each, capacity))  # noqa: E731
+    monkeypatch.setattr(bfs3, "_search", search)
     for trajectories, root in ((12, "resampled"), (2, "resampled"), (12, "single")):
         agent = BFS3(trajectories, 3, 2, root)
         agent._values(jax.random.key_data(KEY), state, jnp.int32(0))

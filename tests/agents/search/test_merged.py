@@ -15,7 +15,7 @@ from jbrl.agents.search.merged import MergedTask, blank, draw
 from jbrl.base.errors import JbrlError
 
 S, A, MAX_SAMPLES = 4, 2, 40
-DRAW = jax.jit(lambda task: draw(task, blank(task)).rows)
+DRAW = jax.jit(lambda task: draw(task, blank(task)))
 
 
 def whole(solution: merged.MergedSolution) -> jax.Array:

@@ -76,7 +76,7 @@ def test_transplanting_keeps_the_part_beyond_a_link_and_nothing_else():
         parents = {node: link for link, node in links.items()}
         used, _ = random_tree(seed + 10)
         for link in [-1, *range(A * S)]:
-            new = move(used, old.parents, old.statistics, old.size, jnp.int32(link))
+            new = move(used, uct.Kept(old.parents, old.statistics, old.size, jnp.int32(link)))
             kept = below(links, parents, links[link]) if link in links else []
             assert int(new.size) == max(1, len(kept))
             statistics = np.asarray(new.statistics).reshape(-1, 2 * A)
