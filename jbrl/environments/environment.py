@@ -23,7 +23,7 @@ from jbrl.base.errors import MAX_COUNT, JbrlError, Register, expect, shown, with
 from jbrl.base.host_values import find_host_values, refusal
 from jbrl.base.parameters import parameter
 from jbrl.base.plugins import explained, is_outside, summary
-from jbrl.base.pytree import record
+from jbrl.base.pytree import record, select
 from jbrl.base.schema import MetricFigure
 from jbrl.environments.spec import Box, Discrete, Episodes, Lifetime, Observation, Spec, Steps
 from jbrl.mdp import mdp as mdps
@@ -130,6 +130,20 @@ class Perturbed:
             for (name, width), offset in zip(widths.items(), offsets, strict=True)
         }
         return dataclasses.replace(this, **values)
+
+
+def step_or_reset(
+    environment: Environment, key: Array, state: Any, action: Array
+) -> tuple[Any, Array, Step]:
+    """Take a step, and start the next episode where one has ended.
+
+    Returns: the state and the observation to go on from, and the result of the step.
+    """
+    after, step = environment.step(key, state, action)
+    anew = environment.reset(jax.random.fold_in(key, 1))
+    ended = step.terminated | step.truncated
+    state, observation = select(ended, anew, (after, step.observation))
+    return state, observation, step
 
 
 def drawn(environment: Environment, key: Array) -> Environment:

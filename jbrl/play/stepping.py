@@ -24,7 +24,8 @@ from jbrl.agents.complete import may_diverge
 from jbrl.agents.registry import shown_name
 from jbrl.base import notebook
 from jbrl.base.errors import MAX_COUNT, JbrlError, bytes_text, check_count, shown
-from jbrl.base.pytree import record, select, static
+from jbrl.base.pytree import record, static
+from jbrl.environments.environment import step_or_reset
 from jbrl.environments.spec import Box, OneHot, Spec
 from jbrl.mdp.sampling import stream
 from jbrl.play import compilation
@@ -668,7 +669,7 @@ def _drawn(prior: Prior, lifetimes: int | None) -> Callable[..., Any]:
         if action is None:
             return host(first), None
         actions = np.asarray(action, np.int32).reshape(-1)
-        state, taken, seen = advance(keys, environments, state, actions, np.int32(number))
+        state, seen, taken = advance(keys, environments, state, actions, np.int32(number))
         outcome = (taken.reward, taken.observation, taken.terminated, taken.truncated)
         return host(seen), tuple(map(host, outcome))
 
@@ -682,19 +683,9 @@ def _begun(keys: Array, prior: Any) -> Any:
 
 
 def _advanced(keys: Array, environments: Any, state: Any, actions: Array, number: Array) -> Any:
-    return jax.vmap(_advance, in_axes=(0, 0, 0, 0, None))(
-        environments, state, actions, keys, number
-    )
-
-
-def _advance(environment: Any, state: Any, action: Any, key: Any, number: Any) -> Any:
-    """Step an environment and start its next episode where one has ended."""
-    key = jax.random.fold_in(key, number)
-    after, step = environment.step(key, state, action)
-    restarted, first = environment.reset(jax.random.fold_in(key, 1))
-    ended = step.terminated | step.truncated
-    state, seen = select(ended, (restarted, first), (after, step.observation))
-    return state, step, seen
+    """Take step `number` of environments, and start the next episodes where one has ended."""
+    at_step = jax.vmap(jax.random.fold_in, in_axes=(0, None))(keys, number)
+    return jax.vmap(step_or_reset)(environments, at_step, state, actions)
 
 
 @jax.jit

@@ -13,7 +13,8 @@ import numpy as np
 from jax import Array, lax
 
 from jbrl import vectorize
-from jbrl.base.pytree import record, select
+from jbrl.base.pytree import record
+from jbrl.environments.environment import step_or_reset
 from jbrl.mdp import mdp, sampling
 from jbrl.mdp.sampling import stream
 from jbrl.problems.prior import DirichletPrior, Prior
@@ -206,23 +207,11 @@ def environment_lifetimes(
     bits = jax.random.bits(stream(key, number, "agent"), (horizon * width,))
     choices = sampling.words_to_uniforms(bits).reshape(horizon, width)
     reset: Any = jax.vmap(lambda e, k: e.reset(k), in_axes=(-1, 0), out_axes=-1)
-    advance: Any = jax.vmap(_step_or_reset, in_axes=(-1, 0, -1, -1), out_axes=-1)
+    advance: Any = jax.vmap(step_or_reset, in_axes=(-1, 0, -1, -1), out_axes=-1)
 
     def step(keys: Array, state: Any, action: Array) -> Any:
-        return advance(environments, keys, state, action)
+        state, observation, outcome = advance(environments, keys, state, action)
+        return state, observation, outcome.reward, outcome.terminated, outcome.truncated
 
     state, observation = reset(environments, keys[-1])
     return Lifetimes(state, observation, step, keys[:-1], choices)
-
-
-def _step_or_reset(environment: Any, key: Array, state: Any, action: Array) -> tuple[Any, ...]:
-    """Take a step, and start the next episode where one has ended.
-
-    Returns: the state, the observation, the reward, whether the episode has terminated, and whether
-      it was cut off.
-    """
-    state, outcome = environment.step(key, state, action)
-    ended = outcome.terminated | outcome.truncated
-    anew = environment.reset(jax.random.fold_in(key, 1))
-    state, observation = select(ended, anew, (state, outcome.observation))
-    return state, observation, outcome.reward, outcome.terminated, outcome.truncated
