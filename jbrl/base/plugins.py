@@ -297,15 +297,9 @@ def explained(error: BaseException) -> str:
     if _CALLED_BACK in said:  # XLA hands on the error of a callback as a text
         frames = [(file, int(line), name) for file, line, name in _FRAME.findall(said)]
         said = said.split("\n")[-1]
-    place = _user_place(frames)
+    users = (f for f in reversed(frames) if Path(f[0]).is_file() and not _is_installed(Path(f[0])))
+    place = next((f"{file}, line {line}, in {name}" for file, line, name in users), "")
     if kind in INSTEAD:
         return f"{UNKNOWN_YET}{f' ({place})' if place else ''}: expected {INSTEAD[kind]}"
     first, *rest = said.split("\n")
     return "\n".join([f"{first} ({place})" if place else first, *rest])
-
-
-def _user_place(frames: list[tuple[str, int, str]]) -> str:
-    for file, line, name in reversed(frames):
-        if Path(file).is_file() and not _is_installed(Path(file)):
-            return f"{file}, line {line}, in {name}"
-    return ""

@@ -1,7 +1,6 @@
 """Mountain car: an engine too weak for the slope has to swing itself up."""
 
-import dataclasses
-from typing import Any, Self
+from typing import Self
 
 import jax
 import jax.numpy as jnp
@@ -79,10 +78,7 @@ class MountainCar(Environment[MountainCarState], Perturbed):
         return Spec(Box((2,), (WALL, -FASTEST), (GOAL, FASTEST)), Discrete(3))
 
     def perturb(self, key: Array) -> Self:
-        force: Any = self.force * (
-            1 + self.spread * jax.random.uniform(key, minval=-1.0, maxval=1.0)
-        )
-        return dataclasses.replace(self, force=force)
+        return self.moved({"force": 1.0}, [jax.random.uniform(key, minval=-1.0, maxval=1.0)])
 
     @property
     def typical_steps(self) -> float:

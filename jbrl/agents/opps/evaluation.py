@@ -19,7 +19,6 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import chex
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
@@ -65,11 +64,6 @@ class FormulaProgram:
     # those that occur, increasing: the others are not computed
     families: tuple[int, ...] = static()
     reach: int = static()  # an operand is a variable or one of so many last results
-
-
-def program(expression: Expression) -> FormulaProgram:
-    """Return the program of one formula."""
-    return jax.tree.map(lambda words: words[0], programs([expression]))
 
 
 def programs(expressions: Sequence[Expression]) -> FormulaProgram:

@@ -164,11 +164,6 @@ def formula_policies(expressions: Sequence[Expression]) -> FormulaPolicy:
     return FormulaPolicy(slots, in_common_shape(programs([_renamed(e) for e in expressions])))
 
 
-def formula_policy(expression: Expression) -> FormulaPolicy:
-    """Return the policy of one formula."""
-    return jax.tree.map(lambda v: v[0], formula_policies([expression]))
-
-
 def _renamed(expression: Expression) -> Expression:
     """Return the formula with its variables numbered in the order of the slots."""
     names = dict(zip(expression.variables, VARIABLES, strict=False))
@@ -202,16 +197,6 @@ def linear_policies(names: Sequence[str], weights: np.ndarray) -> LinearPolicy:
     return LinearPolicy(*rows)
 
 
-def linear_policy(names: Sequence[str], weights: Sequence[float | Array]) -> LinearPolicy:
-    """Return the policy with one weight for each of the variables `names`."""
-    slots: Any = np.array([VARIABLES.index(name) for name in names], np.int32)
-    return LinearPolicy(slots, jnp.array(weights, jnp.float32))
-
-
-def _check_formula(text: str) -> None:
-    check_defined(parse(text))
-
-
 @register_agent("Formula", cite="castronovo2016")
 class Formula(Compiled, Agent[Any, Any]):
     """The greatest value of a small formula of three Q-functions.
@@ -228,7 +213,9 @@ class Formula(Compiled, Agent[Any, Any]):
     """
 
     formula: str = parameter(
-        "Q0/Q2", "the formula, in infix, postfix or LaTeX notation", check=_check_formula
+        "Q0/Q2",
+        "the formula, in infix, postfix or LaTeX notation",
+        check=lambda text: check_defined(parse(text)),
     )
 
     requires = BAYESIAN
@@ -236,7 +223,7 @@ class Formula(Compiled, Agent[Any, Any]):
     version = 2
 
     def player(self) -> Agent:
-        return formula_policy(parse(self.formula))
+        return jax.tree.map(lambda v: v[0], formula_policies([parse(self.formula)]))
 
 
 def features(text: str) -> tuple[str, ...]:
@@ -286,6 +273,6 @@ class Linear(Compiled, Agent[Any, Any]):
     version = 2
 
     def player(self) -> Agent:
-        weights = dict(zip(VARIABLES, (self.w0, self.w1, self.w2), strict=True))
-        names = features(self.variables)
-        return linear_policy(names, [weights[name] for name in names])
+        slots: Any = np.array([VARIABLES.index(v) for v in features(self.variables)], np.int32)
+        weights = (self.w0, self.w1, self.w2)
+        return LinearPolicy(slots, jnp.array([weights[k] for k in slots], jnp.float32))

@@ -203,7 +203,9 @@ class RL2(rounds.PPOParameters, trained.TrainedOnPrior):
     def lesson(self, prior: Prior) -> trained.Lesson:
         criterion = float(prior.discount)
         discount = self.discount or (criterion if criterion < 1 else UNDISCOUNTED)
-        network, reward_scale = self.network(prior), jnp.float32(_reward_scale(prior))
+        network = self.network(prior)
+        greatest = greatest_reward(prior) if isinstance(prior, DirichletPrior) else 1.0
+        reward_scale = jnp.float32(1 / greatest)  # that rewards are multiplied with as inputs
         return trained.Lesson(
             remember_and_learn,
             (self.settings(prior, network, discount), (prior, reward_scale)),
@@ -236,15 +238,6 @@ class RL2(rounds.PPOParameters, trained.TrainedOnPrior):
 
     def decision_seconds(self, prior: Prior) -> float:
         return 5e-7 + PARAMETER_SECONDS * self.network(prior).parameters * (1 + self.epochs)
-
-
-def _reward_scale(prior: Prior) -> float:
-    """Return the factor that rewards are multiplied with as inputs: 1 over the greatest reward,
-    where it is known.
-    """
-    if not isinstance(prior, DirichletPrior):
-        return 1.0
-    return 1 / greatest_reward(prior)
 
 
 def remember_and_learn(

@@ -5,7 +5,7 @@ import pytest
 from jax import lax
 
 from benchmarks.twins import formulas as reference
-from jbrl.agents.opps.evaluation import FormulaProgram, evaluate, in_common_shape, program, programs
+from jbrl.agents.opps.evaluation import FormulaProgram, evaluate, in_common_shape, programs
 from jbrl.agents.opps.formulas import BINARY, UNARY, VARIABLES, Expression, parse
 from jbrl.base.errors import JbrlError
 
@@ -97,7 +97,7 @@ def test_edges_of_the_domain_are_defined_and_unused_variables_may_be_anything():
     ("text", "length"), [("Q0", 2), ("Q0+Q1", 2), ("ln(Q0)", 5), ("(Q0+Q1)*(Q0-Q2)", 5)]
 )
 def test_formulas_share_the_first_shape_that_they_fit(text, length):
-    one = program(parse(text))
+    one = programs([parse(text)])
     shaped = in_common_shape(one)
     assert shaped.words.shape[-1] == length and set(one.families) <= set(shaped.families)
     longest = programs([parse("+".join(["Q0*Q1"] * 4))])
