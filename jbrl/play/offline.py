@@ -52,8 +52,8 @@ class Trials:
         lanes: int | None = None,
         memory: int = 0,
     ) -> None:
-        self._prior, self._discount, self._key, self._devices = prior, discount, key, devices
-        self._memory = memory
+        self._prior, self._discount, self._devices = prior, discount, devices
+        self.key, self.memory = key, memory
         unit = isinstance(prior, DirichletPrior) and has_unit_concentrations(prior.mdps)
         self._trial = _trial_unit if unit else _trial
         self._on_cpu = devices[0].platform == "cpu"
@@ -64,24 +64,16 @@ class Trials:
         self._shared: Any = None
 
     @property
-    def key(self) -> Array:
-        return self._key
-
-    @property
-    def memory(self) -> int:
-        return self._memory
-
-    @property
     def width(self) -> int:
         return self._lanes * len(self._devices)
 
     def compile_round(self, fn: Callable[[Any], Any], example: Any) -> Callable[[Any], Any]:
         device = self._devices[0]
         program = compilation.compile_once(fn, jax.device_put(example, device))
-        if self._memory and program.bytes > self._memory:
+        if self.memory and program.bytes > self.memory:
             raise JbrlError(
                 f"a round of training takes {bytes_text(program.bytes)}: expected at most "
-                f"{bytes_text(self._memory)}, the memory that may be used (--memory); a smaller "
+                f"{bytes_text(self.memory)}, the memory that may be used (--memory); a smaller "
                 "network or batch takes less"
             )
         return lambda arguments: program.call(jax.device_put(arguments, device))
@@ -92,9 +84,9 @@ class Trials:
                 self._max_lanes, batching.lanes_on_accelerator(wanted, len(self._devices))
             )
         learner = jax.device_put(
-            (jax.tree.map(lambda v: v[0], examples[0]), self._key, self._prior), self._devices[0]
+            (jax.tree.map(lambda v: v[0], examples[0]), self.key, self._prior), self._devices[0]
         )
-        shared = (compilation.shapes_of(train, *learner), self._prior, self._key)
+        shared = (compilation.shapes_of(train, *learner), self._prior, self.key)
         number = jax.ShapeDtypeStruct((), np.int32)
         lanes = [
             (
@@ -118,7 +110,7 @@ class Trials:
     def __call__(self, agents: Agent, arms: np.ndarray, numbers: np.ndarray) -> np.ndarray:
         if self._shared is None:  # within the clock, as part of the search
             self._shared = batching.spread(
-                [(self._learn(), self._prior, self._key)] * len(self._devices), self._devices
+                [(self._learn(), self._prior, self.key)] * len(self._devices), self._devices
             )
         program, returns = self._programs[_structure(agents)], []
         for call in batching.calls(len(arms), self._lanes, len(self._devices), self._blocks):

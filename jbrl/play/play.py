@@ -278,49 +278,37 @@ def play_episodes(
         an end; `DivergedError`: learning has diverged. Names the step and the episode.
     """
     kept = kept or _Lifetime()
+    known, first = life.player.spec.observation, int(getattr(env.action_space, "start", 0))
+    from_0 = int(getattr(env.observation_space, "start", 0))
     try:
-        _play(life, env, lifetime, seed, between, kept)
+        seen = _seen(known, _called(env, "reset", seed=seed)[0], from_0)
+        while True:
+            started = time.perf_counter()
+            action = life.act(seen)
+            acted = since(started)
+            reached, reward, terminated, truncated, _ = _called(env, "step", action + first)
+            reached = _seen(known, reached, from_0)
+            started = time.perf_counter()
+            # a limit of time at the terminal state cuts nothing off
+            life.observe(reward, reached, terminated, bool(truncated) and not terminated)
+            kept.seconds.append(acted + since(started))
+            kept.returns[-1] += float(reward)
+            kept.steps[-1] += 1
+            ended = bool(terminated or truncated)
+            kept.ended += ended
+            if between:
+                between(None)
+            if _over(lifetime, kept, ended):
+                break
+            if ended:
+                kept.returns.append(0.0)
+                kept.steps.append(0)
+                reached = _seen(known, _called(env, "reset")[0], from_0)
+            seen = reached
     except JbrlError as error:
         place = f"step {len(kept.seconds) + 1} (episode {len(kept.returns)})"
         raise type(error)(f"{place}: {error}") from error
     return PlayedEpisodes(np.array(kept.returns), np.array(kept.steps), np.array(kept.seconds))
-
-
-def _play(
-    life: Stepping,
-    env: Any,
-    lifetime: Lifetime,
-    seed: int,
-    between: Callable[[Any], Any] | None,
-    kept: _Lifetime,
-) -> None:
-    """As `play_episodes`, into `kept`."""
-    known, first = life.player.spec.observation, int(getattr(env.action_space, "start", 0))
-    from_0 = int(getattr(env.observation_space, "start", 0))
-    seen = _seen(known, _called(env, "reset", seed=seed)[0], from_0)
-    while True:
-        started = time.perf_counter()
-        action = life.act(seen)
-        acted = since(started)
-        reached, reward, terminated, truncated, _ = _called(env, "step", action + first)
-        reached = _seen(known, reached, from_0)
-        started = time.perf_counter()
-        # a limit of time at the terminal state cuts nothing off
-        life.observe(reward, reached, terminated, bool(truncated) and not terminated)
-        kept.seconds.append(acted + since(started))
-        kept.returns[-1] += float(reward)
-        kept.steps[-1] += 1
-        ended = bool(terminated or truncated)
-        kept.ended += ended
-        if between:
-            between(None)
-        if _over(lifetime, kept, ended):
-            return
-        if ended:
-            kept.returns.append(0.0)
-            kept.steps.append(0)
-            reached = _seen(known, _called(env, "reset")[0], from_0)
-        seen = reached
 
 
 _RETURNED = {
