@@ -173,7 +173,12 @@ def _settings(name: str, protocol: Protocol, offline: float, online: float) -> I
         field, values = BUDGETS[name]
         inputs = _inputs(name, protocol)
         agents = [_made(cls, {field: value, **inputs}) for value in values]
-        fitting = [a for a in agents if _expected_within(a, protocol, offline, online)]
+        fitting = [
+            agent
+            for agent in agents
+            if search_seconds(agent, protocol) <= SHARE * offline
+            and decision_seconds(agent, protocol) <= SHARE * online
+        ]
         # the greatest budget that fits, one before it, which is there sooner, and one that may tell
         # what looser limits would bring
         first = max(0, len(fitting) - 2)
@@ -197,13 +202,6 @@ def _inputs(name: str, protocol: Protocol) -> dict[str, Any]:
 def _made(cls: type[Agent], values: Mapping[str, Any]) -> Agent:
     known = {field.name for field in dataclasses.fields(cls)}  # type: ignore[arg-type]
     return cls(**{name: value for name, value in values.items() if name in known})
-
-
-def _expected_within(agent: Agent, protocol: Protocol, offline: float, online: float) -> bool:
-    return (
-        search_seconds(agent, protocol) <= SHARE * offline
-        and decision_seconds(agent, protocol) <= SHARE * online
-    )
 
 
 def beyond(agent: Agent, protocol: Protocol, offline: float, online: float) -> str:

@@ -183,7 +183,11 @@ def update_where(
 
     @custom_vmap
     def apply(wanted: Array, state: Any, context: Any) -> Any:
-        return _alone(update, sizes(capacity), wanted, state, context)
+        def once(_: Array, now: Any) -> Any:
+            return update(now, context, sizes(capacity))
+
+        # a loop of no or one iteration, which XLA runs in place
+        return lax.fori_loop(0, wanted.astype(jnp.int32), once, state)
 
     @apply.def_vmap
     def _(size: int, batched: list[bool], *given: Any) -> tuple[Any, Any]:
@@ -200,15 +204,6 @@ def update_where(
         return result, jax.tree.map(lambda _: True, result)
 
     return apply(wanted, state, context)
-
-
-def _alone(
-    update: Callable[..., Any], choices: tuple[int, ...], wanted: Array, state: Any, context: Any
-) -> Any:
-    """Update one lane; a loop of no or one iteration, which XLA runs in place."""
-    return lax.fori_loop(
-        0, wanted.astype(jnp.int32), lambda _, now: update(now, context, choices), state
-    )
 
 
 def _in_turns(
