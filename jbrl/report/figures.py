@@ -47,7 +47,7 @@ LEAST_SHARE = 0.001  # of the resamples, that is drawn
 AGENT = ["algorithm", "setting"]  # columns that name an agent in the data of a figure
 ZERO: Any = {"color": INK, "linewidth": 0.8}
 Part = Literal["answer", "times", "scores"]  # of an experiment; all but the first are details
-Draw = Callable[[Section, parts.Styles], parts.Drawing | str]
+Draw = Callable[[Section, Styles], Drawing | str]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -86,7 +86,7 @@ def figure(id: str, title: str, caption: str, part: Part) -> Callable[[Draw], Dr
     "each algorithm is drawn full, the others faint. {Figures} 7 and 11 of the paper.",
     part="times",
 )
-def score_against_online_time(section: Section, styles: parts.Styles) -> parts.Drawing | str:
+def score_against_online_time(section: Section, styles: Styles) -> Drawing | str:
     """Draw Figs 7 and 11 of Castronovo et al. 2016."""
     return _score_against(section, styles, "online_seconds", "online time per decision")
 
@@ -99,7 +99,7 @@ def score_against_online_time(section: Section, styles: parts.Styles) -> parts.D
     "of the paper.",
     part="times",
 )
-def score_against_offline_time(section: Section, styles: parts.Styles) -> parts.Drawing | str:
+def score_against_offline_time(section: Section, styles: Styles) -> Drawing | str:
     """Draw Figs 6 and 10 of Castronovo et al. 2016."""
     return _score_against(section, styles, "offline_seconds", "offline time")
 
@@ -111,7 +111,7 @@ def score_against_offline_time(section: Section, styles: parts.Styles) -> parts.
     "lifetime, dispatch included: the median.",
     part="times",
 )
-def score_against_latency(section: Section, styles: parts.Styles) -> parts.Drawing | str:
+def score_against_latency(section: Section, styles: Styles) -> Drawing | str:
     """Draw scores against the wait of a user of one agent; online time is the cost of an
     experiment.
     """
@@ -121,9 +121,7 @@ def score_against_latency(section: Section, styles: parts.Styles) -> parts.Drawi
     return _score_against(section, styles, "latency_seconds", "latency")
 
 
-def _score_against(
-    section: Section, styles: parts.Styles, column: str, name: str
-) -> parts.Drawing | str:
+def _score_against(section: Section, styles: Styles, column: str, name: str) -> Drawing | str:
     """Draw means against a time on a logarithmic axis, with a place for 0."""
     rows = section.comparable
     timed = rows[(rows[column] >= 0) & np.isfinite(rows[column])]
@@ -141,7 +139,7 @@ def _score_against(
             if best or not crowded:
                 look = {"linewidth": 1.5} if best else {"linewidth": 1.0, "alpha": 0.35}
                 low, high = row["mean"] - row["ci95"], row["mean"] + row["ci95"]
-                parts.interval(axes, x, low, high, upright=True, colors=style.colour, **look)
+                interval(axes, x, low, high, upright=True, colors=style.colour, **look)
             title = f"{row['label']}: {section.score(row)}, {seconds_text(row[column])}"
             place, scale = (x, row["mean"]), 1.0 if best else 0.7
             gid = f"mark-{index}"
@@ -193,7 +191,7 @@ def _oracle_lines(axes: Axes, section: Section) -> int:
     "whose bar touches zero is tied with the best (full symbol), the others are worse (hollow).",
     part="scores",
 )
-def difference_from_the_best(section: Section, styles: parts.Styles) -> parts.Drawing | str:
+def difference_from_the_best(section: Section, styles: Styles) -> Drawing | str:
     """Draw the paired test as a picture: bars end where the one-sided test at 95% rejects."""
     rows = section.champions
     if len(rows) < 2:
@@ -201,12 +199,12 @@ def difference_from_the_best(section: Section, styles: parts.Styles) -> parts.Dr
     if rows["difference"].isna().any():
         return "no test was made"
     columns = ["difference", "standard_error", "z", "p_value", "best", "tied"]
-    drawing, axes = parts.rows_panel(rows["label"], rows[[*AGENT, *columns]])
+    drawing, axes = rows_panel(rows["label"], rows[[*AGENT, *columns]])
     axes.axvline(0, gid="zero", **ZERO)
     for y, (index, row) in enumerate(rows.iterrows()):
         style, width = styles[row["algorithm"]], critical_value("one") * row["standard_error"]
         x = row["difference"]
-        parts.interval(axes, y, x - width, x + width, colors=style.colour)
+        interval(axes, y, x - width, x + width, colors=style.colour)
         verdict = "best" if row["best"] else "tied" if row["tied"] else "worse"
         title = f"{row['label']}: {x:+.{section.decimals}f}, Z = {row['z']:.2f}, {verdict}"
         full = verdict != "worse"
@@ -223,7 +221,7 @@ def difference_from_the_best(section: Section, styles: parts.Styles) -> parts.Dr
     "means, which were played on the same {environments}.",
     part="scores",
 )
-def fraction_of_the_optimum(section: Section, styles: parts.Styles) -> parts.Drawing | str:
+def fraction_of_the_optimum(section: Section, styles: Styles) -> Drawing | str:
     """Draw scores as fractions of the optimum, which makes experiments with different rewards
     comparable.
     """
@@ -243,12 +241,12 @@ def fraction_of_the_optimum(section: Section, styles: parts.Styles) -> parts.Dra
     shares = shares.drop(columns="n")
     rows = rows.reset_index().merge(shares, on=who, suffixes=("", "_fraction")).set_index("index")
     data = rows[[*AGENT, "n", "fraction", "ci95_fraction"]]
-    drawing, axes = parts.rows_panel(rows["label"], data)
+    drawing, axes = rows_panel(rows["label"], data)
     axes.axvline(0, **ZERO)
     axes.axvline(1, color=ORACLE, linewidth=0.8, linestyle=(0, (5, 3)))
     for y, (index, row) in enumerate(rows.iterrows()):
         style, x, width = styles[row["algorithm"]], row["fraction"], row["ci95_fraction"]
-        parts.interval(axes, y, x - width, x + width, colors=style.colour)
+        interval(axes, y, x - width, x + width, colors=style.colour)
         title = f"{row['label']}: {score_text(x, width, 3)}"
         drawing.mark(axes, (x, y), style, f"mark-{index}", title)
     low, high = axes.get_xlim()
@@ -265,7 +263,7 @@ def fraction_of_the_optimum(section: Section, styles: parts.Styles) -> parts.Dra
     "mean.",
     part="scores",
 )
-def distribution_of_returns(section: Section, styles: parts.Styles) -> parts.Drawing | str:
+def distribution_of_returns(section: Section, styles: Styles) -> Drawing | str:
     """Draw the spread, most of which comes from the environments; means also hide that some agents
     never find the reward.
     """
@@ -278,12 +276,8 @@ def distribution_of_returns(section: Section, styles: parts.Styles) -> parts.Dra
 
 
 def distributions(
-    rows: pd.DataFrame,
-    samples: Mapping[Hashable, parts.Floats],
-    decimals: int,
-    styles: parts.Styles,
-    name: str,
-) -> parts.Drawing:
+    rows: pd.DataFrame, samples: Mapping[Hashable, Floats], decimals: int, styles: Styles, name: str
+) -> Drawing:
     """Draw a histogram and a box of the sample of each agent in `rows`.
 
     Args:
@@ -294,7 +288,7 @@ def distributions(
     percentiles = np.array([np.percentile(samples[index], points) for index in rows.index])
     data = pd.DataFrame(percentiles, rows.index, [f"p{p}" for p in points])
     shown = pd.concat([rows[[*AGENT, "n", "mean", "std"]], data], axis=1)
-    drawing, axes = parts.rows_panel(rows["label"], shown, step=0.5)
+    drawing, axes = rows_panel(rows["label"], shown, step=0.5)
     low, high = float(data["p0"].min()), float(data["p100"].max())
     edges = np.linspace(low, high, 41) if high > low else np.array([low - 0.5, low + 0.5])
     for y, (index, row) in enumerate(rows.iterrows()):
@@ -319,7 +313,7 @@ def distributions(
     "better.",
     part="scores",
 )
-def ranks_under_resampling(section: Section, styles: parts.Styles) -> parts.Drawing | str:
+def ranks_under_resampling(section: Section, styles: Styles) -> Drawing | str:
     """Draw ranks with rows in the order of all environments, so that a firm order is a diagonal."""
     champions = section.champions.reset_index(drop=True)
     if len(champions) < 2:
@@ -337,12 +331,12 @@ def ranks_under_resampling(section: Section, styles: parts.Styles) -> parts.Draw
     rank, agent = np.meshgrid(np.arange(1, len(rows) + 1), np.arange(len(rows)))
     data = rows.loc[agent.ravel(), AGENT].assign(rank=rank.ravel(), share=shares.ravel())
     data = data[data["share"] > 0].reset_index(drop=True)
-    drawing, axes = parts.rows_panel(rows["label"], data)
+    drawing, axes = rows_panel(rows["label"], data)
     for y, row in rows.iterrows():
         ranks = table.loc[(row["algorithm"], row["parameters"])]
         low, high, first = ranks["rank_lower"], ranks["rank_upper"], _share(ranks["first"])
         _squares(axes, y, shares[y], styles[row["algorithm"]].colour, f"mark-{y}")
-        parts.interval(axes, y, low, high, colors=INK, linewidth=0.8)
+        interval(axes, y, low, high, colors=INK, linewidth=0.8)
         place: Any = {"transform": axes.get_yaxis_transform(), "va": "center"}
         axes.text(1.01, y, first, fontsize=8.5, **place)
         drawing.titles[f"mark-{y}"] = (
@@ -362,7 +356,7 @@ def _counts(n: int) -> npt.NDArray[Any]:
     return counts
 
 
-def _squares(axes: Axes, y: int, shares: parts.Floats, colour: str, gid: str) -> None:
+def _squares(axes: Axes, y: int, shares: Floats, colour: str, gid: str) -> None:
     """Draw a square for each rank of an agent, unless it is too small to be seen."""
     ranks = np.flatnonzero(shares >= LEAST_SHARE) + 1
     half = SQUARE / 2 * np.sqrt(shares[ranks - 1])

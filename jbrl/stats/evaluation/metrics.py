@@ -159,13 +159,6 @@ def _ends(drawn: list[np.ndarray], delta: float, shape: tuple[int, ...] = ()) ->
     return np.quantile(np.concatenate(drawn), [delta / 2, 1 - delta / 2], axis=0)
 
 
-def _cells(samples: Samples, algorithm: int) -> list[np.ndarray]:
-    """Return the sorted scores of an algorithm in each environment on the common scale."""
-    return [
-        _scaled(samples, j).repeat(counts[algorithm]) for j, counts in enumerate(samples.counts)
-    ]
-
-
 def _scaled(samples: Samples, environment: int) -> np.ndarray:
     """Return the support of an environment on the common scale."""
     support = samples.supports[environment]
@@ -192,8 +185,10 @@ class _Sorted:
     """
 
     def __init__(self, samples: Samples, algorithm: int) -> None:
-        cells = _cells(samples, algorithm)
         self.algorithm = algorithm
+        # sorted scores in each environment on the common scale
+        counts = [c[algorithm] for c in samples.counts]
+        cells = [_scaled(samples, j).repeat(count) for j, count in enumerate(counts)]
         self.scores, place = np.unique(np.concatenate(cells), return_inverse=True)
         sizes = np.array([len(cell) for cell in cells])
         # scores of an environment, and their places
@@ -206,10 +201,10 @@ class _Sorted:
         """Yield data of bootstrap resamples, R at a time: weights [R, U] of the distinct scores,
         means [R, m] of the environments. None where a cell has one sample.
         """
-        if min(len(scores) for scores, _ in self.cells) < 2:
+        sizes = [len(scores) for scores, _ in self.cells]
+        if min(sizes) < 2:
             return
         generator = np.random.default_rng([seed, self.algorithm])
-        sizes = [len(scores) for scores, _ in self.cells]
         step = max(1, _BLOCK // max(len(self.scores), *sizes))
         for start in range(0, resamples, step):
             count = min(step, resamples - start)
