@@ -31,7 +31,7 @@ class Unit:
     algorithm: str  # as it is shown: its name in the register, if it has one
     agent: "Agent"
     parameters: dict[str, Any]
-    # digest of the source of the agent, when it is not jbrl's own (`outside.source_digest`)
+    # digest of the source of the agent, when it is not jbrl's own (`plugins.source_digest`)
     source: str | None = None
     written: str | None = None  # the algorithm as the study writes it, where that is not its name
     latency: bool = False

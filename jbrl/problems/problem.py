@@ -102,7 +102,7 @@ class DirichletProblem(Problem):
     """A Dirichlet distribution over finite MDPs that never end.
 
     Raises:
-      JbrlError: the distribution is not sound, as said in `checks.check_mdps`.
+      JbrlError: the distribution is not sound, as said in `dirichlet.check_mdps`.
     """
 
     mdps: DirichletMDPs = dataclasses.field(compare=False)  # of NumPy arrays

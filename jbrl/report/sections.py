@@ -241,7 +241,7 @@ def sections(
     Args:
       scores: one row per unit, columns `SCORES`; `status` is "done", "missing" or "failed", and a
         column `reason` may say why.
-      returns: one row per environment, columns `jbrl.stats.table.RETURNS`.
+      returns: one row per environment, columns `jbrl.base.schema.RETURNS`.
       oracles: algorithms that are reference lines, not competitors.
       rules: of experiments, by name; those of the others are `Rules()`.
       brackets: of the Bayes-optimal values of experiments, by name, where they are known.

@@ -48,7 +48,7 @@ class Paired:
 
     experiment: str
     agents: pd.DataFrame  # columns `WHO`, one row per agent
-    mdps: pd.MultiIndex  # [N], levels `jbrl.stats.table.MDP`
+    mdps: pd.MultiIndex  # [N], levels `jbrl.base.schema.MDP`
     scores: np.ndarray  # [N, n] float64
     means: np.ndarray  # [n] float64, not increasing
 
@@ -74,7 +74,7 @@ def pair(returns: pd.DataFrame, *, without: Collection[str] = ()) -> list[Paired
     side by side.
 
     Args:
-      returns: score table, columns `jbrl.stats.table.RETURNS`.
+      returns: score table, columns `jbrl.base.schema.RETURNS`.
       without: algorithms to leave out: oracles, which compete with none.
 
     Raises:

@@ -140,7 +140,7 @@ def best_and_tied(returns: pd.DataFrame) -> pd.DataFrame:
 
     Args:
       returns: score table of one experiment, without oracles; columns
-        `jbrl.stats.table.RETURNS`.
+        `jbrl.base.schema.RETURNS`.
 
     Returns:
       One row per agent: the columns of `summarise` and `rank`, then `tied` (bool; the best is not
@@ -229,7 +229,7 @@ def fractions(returns: pd.DataFrame, zero: Who, one: Who) -> pd.DataFrame:
     It needs a denominator that is clearly not zero.
 
     Args:
-      returns: score table of one experiment, columns `jbrl.stats.table.RETURNS`.
+      returns: score table of one experiment, columns `jbrl.base.schema.RETURNS`.
       zero, one: the agents that have the fractions 0 and 1.
 
     Returns: one row per agent, `zero` and `one` included, in order of first appearance: algorithm,

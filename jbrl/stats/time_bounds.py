@@ -150,7 +150,7 @@ class Contest:
 
     Args:
       scores: one row per agent with `AGENT` and the times that are asked for, seconds; no oracles.
-      returns: score table of the same agents, columns `jbrl.stats.table.RETURNS`.
+      returns: score table of the same agents, columns `jbrl.base.schema.RETURNS`.
       sided, level: of the paired Z-test of the best against each other; "one" asks whether the best
         is better, as the paper does, "two" whether it is different, as its program does.
       correction: "holm": the chance that any of the tests of one comparison is wrong is at most 1 -

@@ -232,7 +232,7 @@ class Problem:
 
     @property
     def min_rows(self) -> int:
-        """OwnRows that a subset needs."""
+        """Rows that a subset needs."""
         return least_rows(self.prepared, self.settings)
 
     def by(self, criterion: kernel.Loss) -> "Problem":

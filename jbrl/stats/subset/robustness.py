@@ -238,7 +238,7 @@ def per_environment(prepared: Prepared, columns: tuple[int, ...], folds: Folds) 
     """Measure how well the subset predicts each environment's transformed score (section 4.4), in
     the order of the environments.
 
-    OwnRows are the algorithms with a score in the environment and in all of the subset. R² is about
+    Rows are the algorithms with a score in the environment and in all of the subset. R² is about
     the mean; adjusted R² is 1 - (1 - R²) (n - 1) / (n - p) with p parameters; cv_r2 is that of the
     held-out predictions of all folds together.
 
