@@ -20,7 +20,7 @@ from jbrl.mdp.counts import Layers
 from jbrl.mdp.model import make_model
 from jbrl.problems.problem import DirichletProblem
 from jbrl.study.storage.files import read_json
-from tests.bayes_optimal.exact import PRIORS, exact, problem
+from tests.bayes_optimal.exact import PRIORS, computed_again, exact, problem
 
 SLOW = pytest.mark.slow
 
@@ -64,11 +64,8 @@ def test_a_bracket_contains_the_value_and_resumes(tmp_path, monkeypatch):
     assert jbrl.bound(two, **arguments, out=tmp_path) == found
     assert kept(tmp_path) == pieces
 
-    def fail(*_: object, **__: object) -> None:
-        raise AssertionError("computed again")
-
-    monkeypatch.setattr(bracket.LookAhead, "replication", fail)
-    monkeypatch.setattr(bracket.LookAhead, "control", fail)
+    monkeypatch.setattr(bracket.LookAhead, "replication", computed_again)
+    monkeypatch.setattr(bracket.LookAhead, "control", computed_again)
     again = jbrl.bound(two, **arguments, out=tmp_path)
     assert again == found
     took = [read_json(path) or {} for path in tmp_path.iterdir() if path.name[0] in "ct"]

@@ -33,23 +33,22 @@ from jbrl.mdp.dirichlet import DirichletMDPs, distribution
 from jbrl.mdp.model import make_model
 from jbrl.problems.problem import DirichletProblem
 from tests import kept
-from tests.bayes_optimal.exact import exact
+from tests.bayes_optimal.exact import computed_again, exact
 
 DISCOUNT = 0.9
 HORIZON = 40
+SQUARE = jbrl.problem("Grid(rows=2,columns=2)").mdps
 
 
-def moves_of(name: str) -> Moves:
-    found = find_moves(make_model(jbrl.problem(name).mdps))
+def moves_of(mdps: DirichletMDPs) -> Moves:
+    found = find_moves(make_model(mdps))
     assert found is not None
     return found
 
 
 def revealed(mdps: DirichletMDPs, discount: float, remembered: int = 0) -> Forgetting:
     """Return the relaxation in which MDPs are revealed at the second event."""
-    moves = find_moves(make_model(mdps))
-    assert moves is not None
-    found = revealing(Shown(moves, discount, HORIZON, 1, (5,)), 2, remembered)
+    found = revealing(Shown(moves_of(mdps), discount, HORIZON, 1, (5,)), 2, remembered)
     assert found is not None
     return found
 
@@ -141,10 +140,9 @@ def twin(relaxed: Forgetting, drawn: np.ndarray) -> float:
 
 
 @pytest.mark.parametrize(("events", "remembered"), [(1, 0), (2, 0), (3, 0), (1, 2), (2, 1)])
-@pytest.mark.parametrize("mdps", [jbrl.problem("Grid(rows=2,columns=2)").mdps, unlike()])
+@pytest.mark.parametrize("mdps", [SQUARE, unlike()])
 def test_agrees_with_its_twin(mdps, events, remembered):
-    moves = find_moves(make_model(mdps))
-    assert moves is not None
+    moves = moves_of(mdps)
     relaxed = revealing(Shown(moves, DISCOUNT, 250, 2, (5,)), events, remembered)
     assert relaxed is not None
     found = relaxed.replication(64, np.random.SeedSequence(events))
@@ -203,8 +201,7 @@ def test_its_margin_covers_what_estimates_miss(failure):
 def test_means_of_the_control_are_limits(monkeypatch):
     """Of 20 samples none has one that is too low, by chance once in 50 runs at most."""
     monkeypatch.setattr(moves_module, "AT_ONCE", 512)
-    moves = find_moves(make_model(unlike()))
-    assert moves is not None
+    moves = moves_of(unlike())
     found = [Shown(moves, DISCOUNT, 250, 1, (seed,)) for seed in range(20)]
     truth = found[0].worths(found[0].draw(2**17, np.random.SeedSequence(9))[0]).mean(1)
     assert all((one.known > truth).all() for one in found)
@@ -216,8 +213,7 @@ def test_worths_are_not_too_low_where_discounts_are_near_1(discount):
     """Two moves in turn, of which the first one pays 1: V = u (1 + g u g V)."""
     weights, rewards = np.ones((2, 1, 2)), np.zeros((2, 1, 2))
     rewards[0, 0, 1] = 1
-    moves = find_moves(make_model(distribution(weights, rewards)))
-    assert moves is not None
+    moves = moves_of(distribution(weights, rewards))
     chances = np.resize(np.float32([1e-6, 1e-4, 0.01, 1]), (2, LANES))
     found, _ = sweeps(moves, np.full(2, 1 / (1 - discount)), discount)(chances, np.int32(1000))
     until = chances[0] / (1 - discount * (1 - chances[0].astype(float)))
@@ -244,12 +240,12 @@ def test_draws_have_the_law_of_what_is_remembered():
         assert (np.diff(own[:, 0], axis=0) >= 0).all() and (np.diff(own, axis=1) <= 0).all()
 
 
-@pytest.mark.parametrize("mdps", [jbrl.problem("Grid(rows=2,columns=2)").mdps, unlike()])
+@pytest.mark.parametrize("mdps", [SQUARE, unlike()])
 def test_a_failure_never_raises_the_value_and_a_success_never_lowers_it(mdps):
     """The proof of the bound rests on it."""
     weights, rewards = np.asarray(mdps.concentrations), np.asarray(mdps.rewards)
     value = exact(mdps, DISCOUNT, 5)
-    for x, u in itertools.product(range(len(weights)), range(weights.shape[1])):
+    for x, u in np.ndindex(weights.shape[:2]):
         for y in np.flatnonzero(weights[x, u]):
             if len(np.flatnonzero(weights[x, u])) == 1:
                 continue
@@ -260,12 +256,12 @@ def test_a_failure_never_raises_the_value_and_a_success_never_lowers_it(mdps):
 
 
 def test_problems_of_moves_are_found():
-    assert len(moves_of("Grid").all) == 80  # of 100, 20 of which lead into a wall
-    assert sum(move.reward > 0 for move in moves_of("Grid").all) == 2
+    grid = jbrl.problem("Grid").mdps
+    assert len(moves_of(grid).all) == 80  # of 100, 20 of which lead into a wall
+    assert sum(move.reward > 0 for move in moves_of(grid).all) == 2
     for name in ("GC", "GDL", "UGrid(rows=2,columns=2)"):
         assert find_moves(make_model(jbrl.problem(name).mdps)) is None
-    mdps = jbrl.problem("Grid(rows=2,columns=2)").mdps
-    weights, rewards = np.array(mdps.concentrations), np.array(mdps.rewards)
+    weights, rewards = np.array(SQUARE.concentrations), np.array(SQUARE.rewards)
     assert find_moves(make_model(distribution(weights, rewards, -1))) is None
     assert find_moves(make_model(distribution(weights, -rewards))) is None
     assert find_moves(make_model(distribution(weights, rewards + 1))) is None  # staying pays
@@ -276,7 +272,7 @@ def test_problems_of_moves_are_found():
 
 def test_the_kind_with_the_least_value_is_found(monkeypatch):
     """Of those that are small enough, and take no more than the time that there is."""
-    moves = moves_of("Grid(rows=2,columns=2)")
+    moves = moves_of(SQUARE)
     shown, seed = Shown(moves, 0.95, HORIZON, 1, (5,)), np.random.SeedSequence(1)
     values, sizes, seconds = {}, {}, {}
     for kind in itertools.product((1, 2), (0, 1, 2, 3)):
@@ -315,8 +311,7 @@ def test_what_may_be_remembered_of_many_moves_fits_into_the_memory(seconds):
     for x, u in np.ndindex(6, 40):
         weights[x, u, [x, (x + 1 + u % 5) % 6]] = 1
     rewards[1, :, 0] = 1
-    moves = find_moves(make_model(distribution(weights, rewards)))
-    assert moves is not None
+    moves = moves_of(distribution(weights, rewards))
     shown, memory = Shown(moves, 0.95, HORIZON, 1, (5,)), 2**21
     tracemalloc.start()
     assert best_kind(shown, np.random.SeedSequence(0), memory, seconds) is None
@@ -372,8 +367,5 @@ def test_a_bracket_of_a_problem_of_moves(tmp_path, monkeypatch):
     assert found.upper_end.rests_on["method"] == "failures are forgotten, then the MDP is revealed"
     assert found.lower <= exact(jbrl.problem(name).mdps, 0.5, 7) <= found.upper < found.clairvoyant
 
-    def fail(*_: object, **__: object) -> None:
-        raise AssertionError("computed again")
-
-    monkeypatch.setattr(Forgetting, "replication", fail)
+    monkeypatch.setattr(Forgetting, "replication", computed_again)
     assert jbrl.bound(name, **arguments, out=tmp_path) == found

@@ -18,7 +18,7 @@ from jbrl.mdp.counts import Layers
 from jbrl.mdp.dirichlet import DirichletMDPs, distribution
 from jbrl.mdp.model import make_model
 from tests import kept
-from tests.bayes_optimal.exact import PRIORS, exact, problem, some_problem
+from tests.bayes_optimal.exact import PRIORS, computed_again, exact, problem, some_problem
 
 DISCOUNT = 0.5
 SMALL = "GC(n_states=2,n_actions=2)"
@@ -287,10 +287,7 @@ def test_a_bracket_rests_on_it_and_goes_on(tmp_path, monkeypatch):
     value = ahead_of(jbrl.problem(SMALL).mdps, HORIZON).extremes()[0]
     assert found.lower <= value <= found.upper < found.clairvoyant
 
-    def fail(*_: object, **__: object) -> None:
-        raise AssertionError("computed again")
-
-    monkeypatch.setattr(HiddenAhead, "replication", fail)
+    monkeypatch.setattr(HiddenAhead, "replication", computed_again)
     assert jbrl.bound(SMALL, **arguments, out=tmp_path) == found
 
 

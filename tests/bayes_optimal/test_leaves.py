@@ -22,16 +22,9 @@ from jbrl.mdp.backward import mean_values, solve
 from jbrl.mdp.counts import Cell, Layers
 from jbrl.mdp.dirichlet import distribution
 from jbrl.mdp.model import Model, make_model
-from tests.bayes_optimal.exact import PRIORS, problem
+from tests.bayes_optimal.exact import PRIORS, iterated, problem
 
 DISCOUNT, LEFT = 0.9, 12
-
-
-def value_by_hand(transitions: np.ndarray, rewards: np.ndarray, left: int) -> np.ndarray:
-    value = np.zeros(len(transitions))
-    for _ in range(left):
-        value = (transitions * (rewards + DISCOUNT * value)).sum(-1).max(-1)
-    return value
 
 
 def posterior_draws(model: Model, cell: Cell, layers: Layers, n: int) -> tuple[tuple, np.ndarray]:
@@ -98,7 +91,7 @@ def test_clairvoyant_values_against_value_iteration_by_hand():
         for block, log_rows in zip(model.blocks, drawn.log_rows, strict=True):
             at = np.ix_([block.state], block.actions, block.successors)
             transitions[at] = np.exp(log_rows[..., m])
-        expected = value_by_hand(transitions, np.asarray(mdps.rewards, float), LEFT)
+        expected = iterated(transitions, np.asarray(mdps.rewards), DISCOUNT, LEFT)
         assert found[LEFT][:, m] == pytest.approx(expected, rel=1e-6)
 
 
@@ -143,7 +136,7 @@ def test_leaves_against_the_posterior(name):
     rewards = np.asarray(mdps.rewards, float)
     for cell in cells[:5]:
         split, transitions = posterior_draws(model, cell, layers, 400)
-        drawn_values = [value_by_hand(p, rewards, LEFT)[cell.state] for p in transitions]
+        drawn_values = [iterated(p, rewards, DISCOUNT, LEFT)[cell.state] for p in transitions]
         found = [one[cell][split] for one in replications]
         error = np.hypot(np.std(found, ddof=1) / 8**0.5, np.std(drawn_values) / 20)
         assert np.mean(found) == pytest.approx(np.mean(drawn_values), abs=5 * error + 1e-9)

@@ -23,7 +23,7 @@ from jbrl.mdp.counts import Layers
 from jbrl.mdp.model import make_model
 from jbrl.play.protocol import Protocol
 from jbrl.rollout.contract import Agent
-from tests.bayes_optimal.exact import BANDITS, PRIORS, exact, problem, some_problem
+from tests.bayes_optimal.exact import BANDITS, PRIORS, exact, iterated, problem, some_problem
 
 TWO = problem(PRIORS["unlike"])
 
@@ -201,20 +201,10 @@ def by_hand(mdps: object, states: np.ndarray, actions: np.ndarray) -> float:
     prior = np.asarray(mdps.concentrations, float)  # type: ignore[attr-defined]
     rewards = np.asarray(mdps.rewards, float)  # type: ignore[attr-defined]
     mean = prior / prior.sum(-1, keepdims=True)
-
-    def value(x: int, left: int) -> float:
-        if left == 0:
-            return 0.0
-        after = [value(y, left - 1) for y in range(len(prior))]
-        return max(
-            row @ (gain + DISCOUNT * np.array(after))
-            for row, gain in zip(mean[x], rewards[x], strict=True)
-        )
-
     counts, found = prior.copy(), 0.0
     for t, (x, u, y) in enumerate(zip(states[:-1], actions, states[1:], strict=True)):
-        left = len(actions) - t - 1
-        worth = rewards[x, u] + DISCOUNT * np.array([value(z, left) for z in range(len(prior))])
+        later = iterated(mean, rewards, DISCOUNT, len(actions) - t - 1)
+        worth = rewards[x, u] + DISCOUNT * later
         row = counts[x, u] / counts[x, u].sum()
         found += DISCOUNT**t * (worth[y] - row @ worth)
         counts[x, u, y] += 1

@@ -19,6 +19,7 @@ from jbrl.problems.lookup import problem
 from jbrl.problems.prior import DirichletPrior
 from jbrl.rollout.contract import as_arrays
 from jbrl.rollout.steps import discounted
+from tests.bayes_optimal.exact import action_values
 from tests.reference.trajectories import KEY, draw_all, play_all, transition
 
 RESET = jax.jit(lambda agent, told: agent.reset(KEY, told))
@@ -48,22 +49,8 @@ TINY = distribution(CONCENTRATIONS, REWARDS)
 TINY_DISCOUNT, TINY_HORIZON = 0.7, 9
 
 
-@functools.cache
-def bayes_optimal(counts: tuple, x: int, steps: int) -> tuple[float, ...]:
-    """Q of each action, by brute force over all beliefs within reach."""
-    if steps == 0:
-        return (0.0, 0.0)
-    values = []
-    for u in (0, 1):
-        row = counts[4 * x + 2 * u : 4 * x + 2 * u + 2]
-        value = 0.0
-        for y in (0, 1):
-            after = list(counts)
-            after[4 * x + 2 * u + y] += 1
-            future = TINY_DISCOUNT * max(bayes_optimal(tuple(after), y, steps - 1))
-            value += row[y] / sum(row) * (REWARDS[x][u][y] + future)
-        values.append(value)
-    return tuple(values)
+def bayes_optimal(counts: np.ndarray, x: int) -> list[float]:
+    return action_values(counts, REWARDS, x, TINY_DISCOUNT, TINY_HORIZON)
 
 
 def play_both(told: DirichletPrior, decisions: int, seed: int, **parameters) -> None:
@@ -187,7 +174,7 @@ def returns(simulations: int, n: int = 1600) -> np.ndarray:
 
 @pytest.mark.slow
 def test_improves_with_simulations_up_to_the_bayes_optimal_return():
-    optimum = max(bayes_optimal(tuple(np.ravel(CONCENTRATIONS).tolist()), 0, TINY_HORIZON))
+    optimum = max(bayes_optimal(CONCENTRATIONS, 0))
     few, more, many = returns(1), returns(20), returns(500)
     error = many.std(ddof=1) / np.sqrt(len(many))
     # Within 4 standard errors: false alarm rate 6e-5. The allowance of 1 % is for what 500
@@ -207,7 +194,7 @@ def test_chooses_the_bayes_optimal_action_wherever_it_matters():
     for _ in range(8):
         counts = (np.array(CONCENTRATIONS) + rng.integers(0, 3, (2, 2, 2))).astype(np.float32)
         x = int(rng.integers(2))
-        q = bayes_optimal(tuple(counts.ravel().tolist()), x, TINY_HORIZON)
+        q = bayes_optimal(counts, x)
         if abs(q[0] - q[1]) > 0.05:
             mdps = dataclasses.replace(TINY, concentrations=counts)
             told = DirichletPrior(mdps, jnp.float32(TINY_DISCOUNT), 9)

@@ -15,6 +15,7 @@ from jbrl.base.errors import JbrlError
 from jbrl.mdp.dirichlet import DirichletMDPs
 from jbrl.problems.prior import DirichletPrior
 from jbrl.rollout.contract import as_arrays
+from tests.bayes_optimal.exact import action_values, iterated
 from tests.reference.trajectories import KEY, transition
 
 CAPACITY = Capacity(8, 4, 8)
@@ -88,31 +89,13 @@ def root_bounds(counts, rewards, state, seeds, limit):
     return upper.max(0), lower.max(0)
 
 
-def bayes_optimal(counts, rewards, x, depth, leaf, discount):
-    """Value of the belief-augmented MDP by brute force over all futures."""
-    if depth == 0:
-        return leaf
-    values = []
-    for u in range(counts.shape[1]):
-        value = 0.0
-        for y in np.flatnonzero(counts[x, u]):
-            known = counts.copy()
-            known[x, u, y] += 1
-            future = bayes_optimal(known, rewards, y, depth - 1, leaf, discount)
-            value += counts[x, u, y] / counts[x, u].sum() * (rewards[x, u, y] + discount * future)
-        values.append(value)
-    return max(values)
-
-
 def test_bounds_enclose_the_value_of_a_known_mdp_and_close_in_on_it():
     # Deterministic rows: the belief never changes, every tree is exact to its depth.
     counts, rewards = np.zeros((3, 2, 3), np.float32), np.zeros((3, 2, 3), np.float32)
     for x, u in np.ndindex(3, 2):
         counts[x, u, (x + u) % 3] = 5
     rewards[2, 1, 0], rewards[1, 0, 1] = 1.0, 0.3
-    optimal = np.zeros(3)
-    for _ in range(200):
-        optimal = (counts / 5 * (rewards + 0.8 * optimal)).sum(-1).max(-1)
+    optimal = iterated(counts / 5, rewards, 0.8, 200)
     widths = []
     for trajectories in (1, 2, 4, 16, 64):
         upper, lower = root_bounds(
@@ -129,7 +112,7 @@ def test_with_many_samples_and_trajectories_the_bounds_enclose_the_bayes_optimal
     counts, rewards = np.ones((2, 2, 2), np.float32), np.zeros((2, 2, 2), np.float32)
     rewards[:, :, 1], rewards[0, 0, 0] = 1.0, 0.4
     high = 1 / 0.6
-    roof, floor = (bayes_optimal(counts, rewards, 0, 4, leaf, 0.4) for leaf in (high, 0.0))
+    roof, floor = (max(action_values(counts, rewards, 0, 0.4, 4, leaf)) for leaf in (high, 0.0))
     errors = []
     for trajectories, samples in ((8, 2), (64, 16), (512, 128)):
         upper, lower = root_bounds(

@@ -13,7 +13,7 @@ from jbrl.agents.bayes.look_ahead import BEYOND, LookAheadAgent, LookAheadStrate
 from jbrl.environments.spec import Steps
 from jbrl.play.offline import SearchCheckpoint, learn
 from jbrl.problems.lookup import problem as find
-from tests.bayes_optimal.exact import PRIORS, exact, problem
+from tests.bayes_optimal.exact import PRIORS, exact, iterated, problem
 from tests.reference.trajectories import decisions, disagreements, prior_of
 
 DISCOUNT, HORIZON = 0.9, 6
@@ -39,10 +39,7 @@ def worth(mdps, x, counts, left, depth):
     rewards = np.asarray(mdps.rewards, float)
     mean = counts / counts.sum(-1, keepdims=True)
     if depth == 0:
-        value = np.zeros(len(counts))
-        for _ in range(left):
-            value = (mean * (rewards + DISCOUNT * value)).sum(-1).max(-1)
-        return value[x : x + 1]
+        return iterated(mean, rewards, DISCOUNT, left)[x : x + 1]
     q = np.zeros(mdps.n_actions)
     for u, y in np.argwhere(counts[x] > 0):
         after = counts.copy()

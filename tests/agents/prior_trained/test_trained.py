@@ -25,6 +25,7 @@ from jbrl.play.offline import Learned, SearchCheckpoint, Trials, learn
 from jbrl.problems.lookup import problem
 from jbrl.problems.prior import DirichletPrior
 from jbrl.rollout.contract import Findings, Transition, as_arrays
+from tests.bayes_optimal.exact import exact
 
 T, DISCOUNT = 8, 0.95
 KEY = jax.random.key(3)
@@ -63,16 +64,8 @@ NONE = ((0, 0), (0, 0))
 
 
 @functools.cache
-def optimal_value(x: int = 0, counts: tuple = NONE, t: int = 0) -> float:
-    """The Bayes-optimal value, by recursion over histories."""
-    if t == T:
-        return 0.0
-    return max(
-        sum(
-            p * (r + DISCOUNT * optimal_value(y, c, t + 1)) for p, y, r, c in outcomes(x, u, counts)
-        )
-        for u in (0, 1)
-    )
+def optimal_value() -> float:
+    return exact(bandit_like().mdps, DISCOUNT, T)
 
 
 @functools.cache
