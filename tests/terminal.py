@@ -2,6 +2,7 @@
 
 import csv
 import io
+import subprocess
 from typing import Any
 
 from typer.testing import CliRunner, Result
@@ -16,6 +17,14 @@ def call(*arguments: object, **settings: Any) -> Result:
         raise result.exception
     assert "Traceback" not in result.output
     return result
+
+
+def output_of(*command: object, **options: Any) -> str:
+    """Return what a program prints in a process of its own, which succeeds."""
+    words = list(map(str, command))
+    done = subprocess.run(words, capture_output=True, text=True, check=False, **options)
+    assert done.returncode == 0, f"{command}: {done.stdout[-3000:]}{done.stderr[-3000:]}"
+    return done.stdout
 
 
 def rows(*arguments: object) -> list[dict[str, str]]:

@@ -36,7 +36,7 @@ from jbrl.study.plan import plan
 from tests import kept
 from tests.study.storage.test_store import HEADER, opened, returns_of
 from tests.study.storage.test_store import study as small
-from tests.terminal import call, rows
+from tests.terminal import call, output_of, rows
 
 STUDY = """
 [study]
@@ -476,27 +476,24 @@ def test_the_doctor_knows_what_is_slow_or_wrong() -> None:
 
 
 def test_the_module_is_the_command() -> None:
-    command = [sys.executable, "-m", "jbrl", "--version"]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert done.stdout == f"jbrl {jbrl.__version__}\n"
+    assert output_of(sys.executable, "-m", "jbrl", "--version") == f"jbrl {jbrl.__version__}\n"
 
 
-def test_a_full_disk_behind_the_output_is_said_in_one_sentence() -> None:
-    command = [sys.executable, "-m", "jbrl", "list", "agents"]
-    with Path("/dev/full").open("w") as full:
-        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
-    assert done.returncode == 2
-    assert done.stderr == "error: the output cannot be written: No space left on device\n"
-
-
-def test_an_output_that_is_cut_off_is_no_success_where_python_does_not_buffer(
-    tmp_path: Path,
+@pytest.mark.parametrize(
+    ("before", "options", "target", "reason"),
+    [
+        ("", "-m", "/dev/full", "No space left on device"),
+        ("ulimit -f 1 && ", "-uBm", "agents", "File too large"),  # Python does not buffer
+    ],
+)
+def test_an_output_that_cannot_be_written_is_said_in_one_sentence(
+    before: str, options: str, target: str, reason: str, tmp_path: Path
 ) -> None:
-    command = ["bash", "-c", 'ulimit -f 1 && exec "$0" -uBm jbrl list agents', sys.executable]
-    with (tmp_path / "agents").open("w") as cut:
+    command = ["bash", "-c", f'{before}exec "$0" {options} jbrl list agents', sys.executable]
+    with (tmp_path / target).open("w") as cut:
         done = subprocess.run(command, stdout=cut, stderr=subprocess.PIPE, text=True, check=False)
     assert done.returncode == 2
-    assert done.stderr == "error: the output cannot be written: File too large\n"
+    assert done.stderr == f"error: the output cannot be written: {reason}\n"
 
 
 def test_help_and_tables_do_not_wait_for_jax(out: Path) -> None:
@@ -508,9 +505,7 @@ for command in (["--help"], ["scores", {str(out)!r}], ["returns", {str(out)!r}])
     app(command, standalone_mode=False)
 assert "jax" not in sys.modules
 """
-    command = [sys.executable, "-c", program]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+    output_of(sys.executable, "-c", program)
 
 
 def test_the_same_from_python(out: Path, tmp_path: Path) -> None:

@@ -10,7 +10,6 @@ import functools
 import json
 import os
 import platform
-import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Sequence
@@ -21,6 +20,7 @@ import pytest
 
 import jbrl
 from tests import processors
+from tests.terminal import output_of
 from tests.test_pins import EXACT, PINS
 
 ROOT = Path(__file__).parents[1]
@@ -79,15 +79,9 @@ def run(*switches: str) -> dict[str, Any]:
     given = {SWITCHES[name].variable: SWITCHES[name].value for name in switches}
     kept = {name: value for name, value in os.environ.items() if name not in VARIABLES}
     with tempfile.TemporaryDirectory() as folder:
-        found = subprocess.run(
-            [sys.executable, "-m", "tests.processors", f"{folder}/study"],
-            env=kept | given,
-            cwd=ROOT,
-            capture_output=True,
-            text=True,
-        )
-    assert found.returncode == 0, found.stderr
-    return json.loads(found.stdout.splitlines()[-1])
+        command = sys.executable, "-m", "tests.processors", f"{folder}/study"
+        said = output_of(*command, env=kept | given, cwd=ROOT)
+    return json.loads(said.splitlines()[-1])
 
 
 @functools.cache

@@ -1,6 +1,5 @@
 """Scripts of experiments and benchmarks: `--help` and an option they do not have run nothing."""
 
-import subprocess
 import sys
 from pathlib import Path
 
@@ -8,6 +7,7 @@ import pytest
 
 from experiments import suite_report
 from jbrl.stats.table import agent_names
+from tests.terminal import output_of
 
 ROOT = Path(__file__).parents[1]
 SCRIPTS = [
@@ -47,11 +47,8 @@ for path in sys.argv[1:]:
 @pytest.mark.slow
 def test_scripts_take_options_before_they_do_anything():
     assert len(SCRIPTS) > 60
-    done = subprocess.run(
-        [sys.executable, "-c", RUN, *map(str, SCRIPTS)], capture_output=True, text=True, cwd=ROOT
-    )
-    assert done.returncode == 0, done.stderr[-2000:]
-    assert done.stdout.count("usage: ") == len(SCRIPTS)
+    said = output_of(sys.executable, "-c", RUN, *SCRIPTS, cwd=ROOT)
+    assert said.count("usage: ") == len(SCRIPTS)
 
 
 def test_agents_of_one_algorithm_are_a_family():

@@ -1,6 +1,5 @@
 """Build of the checkout: it can be installed and used away from it."""
 
-import subprocess
 import sys
 import tarfile
 import zipfile
@@ -8,6 +7,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+
+from tests.terminal import output_of
 
 ROOT = Path(__file__).parents[1]
 STUDY = """
@@ -23,21 +24,8 @@ algorithm = "Random"
 """
 
 
-def run(*command: object, folder: Path) -> str:
-    done = subprocess.run(
-        list(map(str, command)),
-        capture_output=True,
-        text=True,
-        timeout=300,
-        cwd=folder,
-        check=False,
-    )
-    assert done.returncode == 0, f"{command}: {done.stdout}{done.stderr}"
-    return done.stdout
-
-
 def build(source: Path, out: Path, kind: str) -> Path:
-    run(sys.executable, "-m", "hatchling", "build", "-t", kind, "-d", out, folder=source)
+    output_of(sys.executable, "-m", "hatchling", "build", "-t", kind, "-d", out, cwd=source)
     (built,) = out.glob("*.whl" if kind == "wheel" else "*.tar.gz")
     return built
 
@@ -62,10 +50,10 @@ def wheel(sdist, tmp_path_factory):
 def installed(wheel, tmp_path_factory):
     """A virtual environment with the wheel; its dependencies are those of this process."""
     folder = tmp_path_factory.mktemp("installed") / "venv"
-    run(sys.executable, "-m", "venv", "--without-pip", folder, folder=ROOT)
+    output_of(sys.executable, "-m", "venv", "--without-pip", folder, cwd=ROOT)
     python = folder / "bin" / "python"
     install = ("install", "--quiet", "--no-index", "--no-deps", wheel)
-    run(sys.executable, "-m", "pip", "--python", python, *install, folder=ROOT)
+    output_of(sys.executable, "-m", "pip", "--python", python, *install, cwd=ROOT)
     (packages,) = folder.glob("lib/python*/site-packages")
     # A path in a .pth file is not searched for .pth files: an editable jbrl there is not found.
     (packages / "dependencies.pth").write_text(f"{Path(np.__file__).parents[1]}\n")
@@ -104,13 +92,13 @@ def test_the_wheel_holds_every_file_of_the_package(wheel):
 @pytest.mark.slow
 def test_the_installed_command_works_away_from_the_checkout(installed, tmp_path):
     where = "import jbrl; print(jbrl.__file__)"
-    found = run(installed / "python", "-c", where, folder=tmp_path)
+    found = output_of(installed / "python", "-c", where, cwd=tmp_path)
     assert Path(found.strip()).is_relative_to(installed.parent)
     jbrl = installed / "jbrl"
-    assert run(jbrl, "--version", folder=tmp_path).startswith("jbrl ")
-    assert "doi" in run(jbrl, "cite", "GC", folder=tmp_path)
+    assert output_of(jbrl, "--version", cwd=tmp_path).startswith("jbrl ")
+    assert "doi" in output_of(jbrl, "cite", "GC", cwd=tmp_path)
     (tmp_path / "study.toml").write_text(STUDY)
-    run(jbrl, "run", "study.toml", "--out", "out", "--quiet", folder=tmp_path)
-    assert "Random" in run(jbrl, "scores", "out", "--parameter-columns", folder=tmp_path)
-    run(jbrl, "report", "out", folder=tmp_path)
+    output_of(jbrl, "run", "study.toml", "--out", "out", "--quiet", cwd=tmp_path)
+    assert "Random" in output_of(jbrl, "scores", "out", "--parameter-columns", cwd=tmp_path)
+    output_of(jbrl, "report", "out", cwd=tmp_path)
     assert (tmp_path / "out/report/index.html").is_file()

@@ -3,11 +3,12 @@ without phrases that obscure; imports flow one way.
 """
 
 import re
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from tests.terminal import output_of
 
 ROOT = Path(__file__).parents[1]
 CODE = [
@@ -67,22 +68,14 @@ def test_no_docstring_begins_with_an_interrogative():
     assert not wrong, "\n".join(wrong)
 
 
-def python(*arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-c", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
-
-
 def test_import_contracts_hold():
     program = "from importlinter.cli import lint_imports_command as lint; lint()"
-    done = python(program, "--no-cache", "--no-logo")
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert " kept, 0 broken" in done.stdout
+    said = output_of(sys.executable, "-c", program, "--no-cache", "--no-logo", cwd=ROOT)
+    assert " kept, 0 broken" in said
 
 
 def test_playing_needs_neither_terminal_nor_report():
     # None: cannot be imported
     hidden = ("typer", "rich", "jinja2", "matplotlib")
-    done = python(
-        f"import sys; sys.modules |= dict.fromkeys({hidden}); import jbrl, jbrl.play.experiment"
-    )
-    assert done.returncode == 0, done.stderr
+    hide = f"import sys; sys.modules |= dict.fromkeys({hidden})"
+    output_of(sys.executable, "-c", f"{hide}; import jbrl, jbrl.play.experiment", cwd=ROOT)

@@ -8,11 +8,12 @@ import json
 import re
 import shlex
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from tests.terminal import output_of
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGES = {
@@ -177,16 +178,7 @@ def shown_messages(name: str) -> set[str]:
 
 
 def run(*arguments: object, folder: Path = DOCS / "examples") -> str:
-    done = subprocess.run(
-        [sys.executable, *map(str, arguments)],
-        capture_output=True,
-        text=True,
-        timeout=600,
-        cwd=folder,
-        check=False,
-    )
-    assert done.returncode == 0, f"{arguments}: {done.stderr}"
-    return done.stdout
+    return output_of(sys.executable, *arguments, timeout=600, cwd=folder)
 
 
 def scores_of(study: Path, *options: str) -> list[dict[str, str]]:

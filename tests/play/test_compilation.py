@@ -4,8 +4,6 @@ of memory mappings, and kept on disk for the next process.
 
 import functools
 import json
-import os
-import subprocess
 import sys
 import threading
 from collections.abc import Callable
@@ -25,6 +23,7 @@ from jbrl.play.experiment import Run
 from jbrl.play.play import play
 from jbrl.play.protocol import Protocol
 from jbrl.problems.lookup import problem
+from tests.terminal import output_of
 
 
 def double(x: jax.Array) -> jax.Array:
@@ -229,15 +228,8 @@ print(json.dumps({**counts, "returns": played.returns.tobytes().hex(), "seconds"
 
 
 def process(cache: Path, name: str, parameters: dict[str, Any]) -> dict[str, Any]:
-    done = subprocess.run(
-        [sys.executable, "-c", PROGRAM, str(cache), json.dumps([name, parameters, PLAYED])],
-        capture_output=True,
-        text=True,
-        check=False,
-        env={**os.environ},
-    )
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
+    given = cache, json.dumps([name, parameters, PLAYED])
+    return json.loads(output_of(sys.executable, "-c", PROGRAM, *given))
 
 
 @pytest.mark.slow

@@ -5,7 +5,6 @@ on after a restart, and misuse in one sentence.
 import dataclasses
 import hashlib
 import json
-import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -32,6 +31,7 @@ from jbrl.rollout.contract import Agent
 from jbrl.study.portfolio import suits
 from jbrl.study.storage import files
 from jbrl.vectorize import native
+from tests.terminal import output_of
 
 HORIZON = 30
 
@@ -582,9 +582,8 @@ def test_another_process_goes_on_with_the_same_bits(folder, played, policy, tmp_
     states = moves["states"][1]
     rest = zip(states[10:-1], moves["rewards"][1][10:], states[11:], strict=True)
     text = json.dumps([[int(x), float(r), int(y)] for x, r, y in rest])
-    command = [sys.executable, "-c", LOADED, folder, life.save(tmp_path / "life"), text]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    decided, waited = done.stdout.splitlines()
+    said = output_of(sys.executable, "-c", LOADED, folder, life.save(tmp_path / "life"), text)
+    decided, waited = said.splitlines()
     assert json.loads(decided) == list(moves["actions"][1][10:])
     assert float(waited) > 0.5  # a call takes the time of the computation: no other thread does it
 

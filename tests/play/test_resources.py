@@ -25,6 +25,7 @@ from jbrl.play.machine import available_cores
 from jbrl.play.protocol import Protocol
 from jbrl.play.resources import Resources, choose, parse_memory
 from jbrl.problems.lookup import problem
+from tests.terminal import output_of
 
 MIB = 2**20
 
@@ -253,7 +254,5 @@ def test_what_was_asked_for_once_does_not_bind_the_process():
     environment = {
         name: value for name, value in os.environ.items() if name != "JAX_NUM_CPU_DEVICES"
     } | {"JAX_PLATFORMS": "cpu"}
-    done = subprocess.run(
-        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True
-    )
-    assert done.stdout.split() == ["1", str(available_cores())]
+    said = output_of(sys.executable, "-c", code, env=environment)
+    assert said.split() == ["1", str(available_cores())]

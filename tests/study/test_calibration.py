@@ -3,7 +3,6 @@
 import dataclasses
 import json
 import math
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -19,6 +18,7 @@ from jbrl.study import calibration, cost
 from jbrl.study.calibration import Calibration, Measurement, ShortRun, Speed, cache_folder
 from jbrl.study.cost import UnitCost
 from tests.study.test_cost import cpu_only, takes_mdps, units
+from tests.terminal import output_of
 
 BAMCP = {"algorithm": "BAMCP", "simulations": [1, 500, 10_000, 25_000], "depth": [15, 50]}
 
@@ -125,9 +125,8 @@ algorithm = "PSRL"
 algorithm = "BAMCP"
 simulations = [10, 50]
 """)
-    command = [sys.executable, "-c", COLD, str(study), str(tmp_path / "out")]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    said, taken = json.loads(done.stdout.splitlines()[-1])
+    printed = output_of(sys.executable, "-c", COLD, study, tmp_path / "out")
+    said, taken = json.loads(printed.splitlines()[-1])
     assert taken / 2 < said < 2 * taken
 
 
