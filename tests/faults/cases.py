@@ -80,6 +80,11 @@ def files(folder: Path) -> list[Path]:
     )
 
 
+def contents(folder: Path) -> dict[str, bytes]:
+    """What is in each file of a folder."""
+    return {str(p.relative_to(folder)): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
+
+
 def sealed(path: Path) -> bool:
     """Return whether a file ends in the SHA-256 of what comes before.
 
@@ -156,6 +161,11 @@ def flip(path: Path) -> None:
     content = bytearray(path.read_bytes())
     content[len(content) // 2] ^= 1
     path.write_bytes(content)
+
+
+def full(*_: object, **__: object) -> None:
+    """Stand for a step of writing on a full disk."""
+    raise OSError(28, "No space left on device")
 
 
 def empty(path: Path) -> None:

@@ -5,6 +5,7 @@ on after a restart, and misuse in one sentence.
 import dataclasses
 import hashlib
 import json
+import shutil
 import sys
 import time
 from collections.abc import Callable
@@ -31,6 +32,7 @@ from jbrl.rollout.contract import Agent
 from jbrl.study.portfolio import suits
 from jbrl.study.storage import files
 from jbrl.vectorize import native
+from tests.faults.cases import flip
 from tests.terminal import output_of
 
 HORIZON = 30
@@ -209,11 +211,8 @@ def test_an_agent_that_no_name_stands_for_is_not_written(tmp_path):
 
 @pytest.mark.parametrize("name", ["arrays.npz", "README.md", "policy.json"])
 def test_a_damaged_byte_is_refused(folder, tmp_path, name):
-    for file in folder.iterdir():
-        (tmp_path / file.name).write_bytes(file.read_bytes())
-    content = bytearray((tmp_path / name).read_bytes())
-    content[len(content) // 2] ^= 1
-    (tmp_path / name).write_bytes(bytes(content))
+    shutil.copytree(folder, tmp_path, dirs_exist_ok=True)
+    flip(tmp_path / name)
     with pytest.raises(JbrlError, match=f"{name}: not what was saved"):
         jbrl.load_policy(tmp_path)
     (tmp_path / name).unlink()

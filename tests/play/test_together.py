@@ -29,6 +29,7 @@ from jbrl.study.file import load_study
 from jbrl.study.plan import plan
 from jbrl.study.progress import Progress
 from jbrl.study.storage.store import Store
+from tests.faults.cases import Interrupt
 
 # of lengths 1, 4, 6 and 2
 NAMES = ("memory_len/0", "memory_len/3", "memory_len/5", "memory_size/0")
@@ -245,16 +246,9 @@ def test_shards_and_single_units_have_the_same_bits(tmp_path, whole):
     assert_same_results(finished(tmp_path), whole)
 
 
-class Interrupt(Progress):
-    """Ctrl-C after the first call."""
-
-    def advanced(self, unit: Any, n: int, seconds: float, decisions: int) -> None:
-        raise KeyboardInterrupt
-
-
 def test_interrupted_and_resumed(tmp_path, whole, monkeypatch):
     with pytest.raises(KeyboardInterrupt):
-        plan(study(), tmp_path).execute(Interrupt())
+        plan(study(), tmp_path).execute(Interrupt(played=0))
     partial = list((tmp_path / "units").glob("*.partial.npz"))
     assert partial
     begun: list[str] = []

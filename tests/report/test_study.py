@@ -13,15 +13,12 @@ from jbrl.base.errors import JbrlError
 from jbrl.base.files import writing
 from jbrl.report.chapters import write_report
 from jbrl.report.sections import sections
+from tests.faults.cases import contents
 from tests.report.synthetic import MANIFEST, study
 
 ROOT = Path(__file__).parents[2]
 PLACES = {"html": "index.html", "latex": "latex/report.tex", "markdown": "markdown/report.md"}
 SMALL = study(n=3, experiments=(("GC", "GC", "GC"),))
-
-
-def listed(folder: Path) -> dict[str, bytes]:
-    return {str(p.relative_to(folder)): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
 
 
 class Full:
@@ -48,12 +45,12 @@ def test_a_full_disk_leaves_what_was_there(tmp_path, monkeypatch, form, before):
     if before:
         out.mkdir(parents=True)
         (out / "index.html").write_text("before")
-    expected = listed(tmp_path)
+    expected = contents(tmp_path)
     with monkeypatch.context() as patch:
         patch.setattr(Path, "write_text", Full(1 if form == "html" else 0)(Path.write_text))
         with pytest.raises(JbrlError, match=r"report.*: the report cannot be written here: No sp"):
             write_report(*SMALL, MANIFEST, out, form=form)
-    assert listed(tmp_path) == expected
+    assert contents(tmp_path) == expected
     assert (tmp_path / "new").exists() == before
     page = write_report(*SMALL, MANIFEST, out, form=form)  # there is space again
     assert page == out / PLACES[form] and "BEB" in page.read_text(encoding="utf-8")
@@ -73,7 +70,7 @@ def test_other_files_stay_and_old_ones_are_replaced(tmp_path):
         for name in ("index.html", "figures/b.svg"):
             (folder / name).write_text("after")
         assert (tmp_path / "index.html").read_text() == "before"
-    found = {name: content.decode() for name, content in listed(tmp_path).items()}
+    found = {name: content.decode() for name, content in contents(tmp_path).items()}
     assert found == {
         "index.html": "after",
         "mine.txt": "before",
@@ -88,7 +85,7 @@ def test_a_folder_that_cannot_be_moved_whole_stays_as_it_was(tmp_path, monkeypat
     """Old pages never stand beside new tables, whichever file the disk refuses."""
     for name in ("a.csv", "index.html"):
         (tmp_path / name).write_text("before")
-    before, moved, replace = listed(tmp_path), [], Path.replace
+    before, moved, replace = contents(tmp_path), [], Path.replace
     places = sorted(tmp_path.rglob("*"))
 
     def full(path: Path, place: Path) -> Path:
@@ -102,7 +99,7 @@ def test_a_folder_that_cannot_be_moved_whole_stays_as_it_was(tmp_path, monkeypat
             (folder / name).parent.mkdir(exist_ok=True)
             (folder / name).write_text("after")
         monkeypatch.setattr(Path, "replace", full)
-    assert len(moved) == fails and listed(tmp_path) == before
+    assert len(moved) == fails and contents(tmp_path) == before
     assert sorted(tmp_path.rglob("*")) == places
 
 

@@ -14,6 +14,7 @@ from jbrl.base.errors import JbrlError
 from jbrl.bsuite_logs import export, read_places, write_table
 from jbrl.stats.bsuite import scores
 from jbrl.stats.bsuite.logs import Logs, logs_of_table, merged, read_file, read_folder, write_folder
+from tests.faults.cases import full
 from tests.stats.bsuite_cases import golden, made_up, whole
 
 CATCH = "steps,episode,total_return,episode_len,episode_return,total_regret"
@@ -338,9 +339,6 @@ def test_a_table_is_replaced_whole_or_not_at_all(tmp_path, monkeypatch, ending):
     path = tmp_path / f"mine.{ending}"
     write_table(whole("x", "catch", [[1.0] * 20]), path)
     before = path.read_bytes()
-
-    def full(*_: object) -> None:
-        raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", full)
     for write in (write_table, export):

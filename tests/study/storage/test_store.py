@@ -2,7 +2,6 @@
 in; outcomes as tables, archives, and the memory of the machine.
 """
 
-import errno
 import json
 import os
 import shutil
@@ -24,7 +23,7 @@ from jbrl.study.storage import files
 from jbrl.study.storage.files import StoreError
 from jbrl.study.storage.store import ResultWarning, Store
 from jbrl.study.storage.tables import UNIT_COLUMNS, Outcomes, Result, with_latency
-from tests.faults.cases import empty, flip, halve
+from tests.faults.cases import contents, empty, flip, full, halve
 
 HEADER = {"status": "done", "device": "cpu", "platform": "cpu", "batch": 512}
 HEADER |= {"offline_seconds": 0.5, "online_seconds": 1e-6}
@@ -48,6 +47,13 @@ def opened(folder: Path, of: Study | None = None) -> tuple[Store, list[Unit]]:
     store = Store(folder)
     store.open(of.facts(), of.units)
     return store, of.units
+
+
+def begun(folder: Path, of: Study | None = None) -> tuple[Store, list[Unit]]:
+    """A folder in which the first unit is done."""
+    store, units = opened(folder, of)
+    store.save(units[0], HEADER, returns_of(units[0]))
+    return store, units
 
 
 def returns_of(unit: Unit) -> np.ndarray:
@@ -92,8 +98,7 @@ def test_tables_stand_in_the_order_of_the_study_not_of_the_work(tmp_path):
 
 @pytest.mark.parametrize("error", [MemoryError(), OSError(5, "Input/output error")])
 def test_what_cannot_be_read_just_now_is_not_taken_for_damaged(tmp_path, error, monkeypatch):
-    store, units = opened(tmp_path)
-    store.save(units[0], HEADER, returns_of(units[0]))
+    store, units = begun(tmp_path)
 
     def fail(*given: object, **named: object) -> None:
         raise error
@@ -137,11 +142,7 @@ def test_a_result_takes_the_place_of_its_checkpoint(tmp_path, status):
 
 
 def test_a_write_that_fails_leaves_what_was_there(tmp_path, monkeypatch):
-    store, units = opened(tmp_path)
-    store.save(units[0], HEADER, returns_of(units[0]))
-
-    def full(descriptor: int) -> None:
-        raise OSError(28, "No space left on device")
+    store, units = begun(tmp_path)
 
     monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(StoreError, match="results cannot be written here: No space left on device"):
@@ -170,8 +171,7 @@ def test_another_study_is_refused_by_field_and_values(tmp_path, field, there, he
 
 @pytest.mark.parametrize("part", ["header", "format", "id", "status", "returns"])
 def test_a_file_that_lacks_what_each_has_counts_as_missing(tmp_path, part):
-    store, units = opened(tmp_path)
-    store.save(units[0], HEADER, returns_of(units[0]))
+    store, units = begun(tmp_path)
     path = tmp_path / "units" / f"{units[0].id}.npz"
     header, arrays, _ = files.unpack(path.read_bytes())
     for found in (header, arrays):
@@ -183,11 +183,10 @@ def test_a_file_that_lacks_what_each_has_counts_as_missing(tmp_path, part):
 
 
 def test_more_agents_of_the_same_study_are_welcome(tmp_path):
-    store, units = opened(tmp_path)
-    store.save(units[0], HEADER, returns_of(units[0]))
+    begun(tmp_path)
     data = study().facts()
     data["agents"].append({"algorithm": "e-Greedy", "epsilon": 0.7})
-    store, units = opened(tmp_path, Study(data))
+    store, _ = opened(tmp_path, Study(data))
     assert list(store.units()["status"]) == ["done", "missing", "missing", "missing"]
 
 
@@ -376,17 +375,17 @@ def test_an_archive_that_does_not_fit_on_the_disk_leaves_the_one_before(
     made, tmp_path, monkeypatch
 ):
     results, folder = made
-    before = {path.name: path.read_bytes() for path in folder.iterdir()}
+    before = contents(folder)
 
-    def full(table, path, **_):
+    def full_at_last(table, path, **_):
         if Path(path).name.startswith((".returns", "returns")):
-            raise OSError(errno.ENOSPC, "No space left on device")
+            full()
 
-    monkeypatch.setattr(pd.DataFrame, "to_parquet", full)
+    monkeypatch.setattr(pd.DataFrame, "to_parquet", full_at_last)
     for place in (folder, tmp_path / "new"):
         with pytest.raises(JbrlError, match="the archive cannot be written here: No space"):
             results.archive(place, decimals=1)
-    assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
+    assert contents(folder) == before
     assert not (tmp_path / "new").exists()
 
 
