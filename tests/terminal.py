@@ -2,6 +2,7 @@
 
 import csv
 import io
+import json
 import subprocess
 from typing import Any
 
@@ -19,6 +20,18 @@ def call(*arguments: object, **settings: Any) -> Result:
     return result
 
 
+def succeeds(*arguments: object, **settings: Any) -> Result:
+    """Call `jbrl`, which does what it is asked for."""
+    result = call(*arguments, **settings)
+    assert result.exit_code == 0, result.output
+    return result
+
+
+def entries(*arguments: object) -> Any:
+    """Return what a command prints as JSON."""
+    return json.loads(succeeds(*arguments, "--format", "json").stdout)
+
+
 def output_of(*command: object, **options: Any) -> str:
     """Return what a program prints in a process of its own, which succeeds."""
     words = list(map(str, command))
@@ -29,9 +42,7 @@ def output_of(*command: object, **options: Any) -> str:
 
 def rows(*arguments: object) -> list[dict[str, str]]:
     """Return the rows of the CSV table that a command prints."""
-    result = call(*arguments, "--format", "csv")
-    assert result.exit_code == 0, result.output
-    return list(csv.DictReader(io.StringIO(result.stdout)))
+    return list(csv.DictReader(io.StringIO(succeeds(*arguments, "--format", "csv").stdout)))
 
 
 def refused(result: Result, *texts: str) -> None:

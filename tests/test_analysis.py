@@ -3,18 +3,17 @@
 import numpy as np
 import pandas as pd
 import pytest
-from typer.testing import CliRunner
 
 import jbrl
 from jbrl.analysis import _study_table, samples_from
 from jbrl.base.errors import JbrlError, JbrlWarning
-from jbrl.cli.app import app
 from jbrl.stats.evaluation.ranking import evaluate
 from jbrl.stats.evaluation.samples import samples_of
 from jbrl.stats.subset.preparation import Preparation
 from jbrl.stats.subset.problem import Search
 from jbrl.study.file import load_study
 from tests.study.storage.test_store import HEADER, opened, study
+from tests.terminal import call, refused
 
 
 @pytest.fixture(scope="module")
@@ -99,8 +98,7 @@ def test_a_study_without_scores_says_why(tmp_path):
     for status, advice in (("missing", "run the study first"), ("failed", "says why units have")):
         if status == "failed":
             store.save(units[0], {**HEADER, "status": "failed", "reason": "?"}, np.zeros(0))
-        refused = CliRunner().invoke(app, ["rank", str(tmp_path)])
-        assert refused.exit_code == 2 and advice in refused.stderr
+        refused(call("rank", tmp_path), advice)
 
 
 def stored(folder, agents, **settings):

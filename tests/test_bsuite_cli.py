@@ -22,6 +22,7 @@ from jbrl.stats.bsuite.logs import write_folder
 from jbrl.study.storage.files import pack_json
 from tests import kept, terminal
 from tests.stats.bsuite_cases import golden, whole
+from tests.terminal import refused
 
 
 def call(*arguments: object) -> Result:
@@ -113,12 +114,9 @@ def test_an_agent_without_an_experiment(folder):
 
 
 def test_folders_without_anything_usable(tmp_path):
-    done = call("score", tmp_path)
-    assert done.exit_code == 2 and f"{tmp_path}: no logs" in done.stderr
+    refused(call("score", tmp_path), f"{tmp_path}: no logs")
     (tmp_path / "bsuite_id_-_catch-0.csv").write_text("nothing\n")
-    done = call("score", tmp_path)
-    assert done.exit_code == 2 and "no column steps" in done.stderr
-    assert not done.stdout
+    refused(call("score", tmp_path), "no column steps")
 
 
 def test_table_goes_into_evaluate(folder, tmp_path):
@@ -147,8 +145,7 @@ def test_export_writes_files_that_are_read_again(folder, tmp_path):
     assert done.exit_code == 0 and done.stdout == f"{tmp_path / 'out'}: 20 files\n"
     for path in (folder / "C").iterdir():
         assert (tmp_path / "out" / path.name).read_bytes() == path.read_bytes()
-    again = call("export", folder / "C", "--to", tmp_path / "out")
-    assert again.exit_code == 2 and "exists already" in again.stderr
+    refused(call("export", folder / "C", "--to", tmp_path / "out"), "exists already")
 
 
 def test_every_id_has_a_line():

@@ -14,7 +14,6 @@ import jax
 import numpy as np
 import pytest
 from rich.console import Console
-from typer.testing import CliRunner
 
 import jbrl.gymnasium
 from jbrl.agents import BAMCP, BFS3, BOSS, SBOSS
@@ -26,7 +25,6 @@ from jbrl.base.errors import JbrlError
 from jbrl.base.parameters import parse_seconds
 from jbrl.choice import Choice, Looser, Standing, standing_rows
 from jbrl.chooser import Chooser
-from jbrl.cli.app import app
 from jbrl.cli.choose import _table
 from jbrl.environments.spec import Steps
 from jbrl.mdp.dirichlet import distribution
@@ -41,6 +39,8 @@ from jbrl.stats.race import Race
 from jbrl.study.portfolio import Candidate, candidate, portfolio, setting_name
 from jbrl.verdict import Verdict
 from tests import kept
+from tests.faults.cases import full
+from tests.terminal import call
 
 EXAMPLES = Path(__file__).parents[1] / "docs/examples"
 NAMELESS = dataclasses.replace(problem("CartPole"), short_name="Mine")
@@ -182,10 +182,6 @@ def test_limits_at_which_the_answer_changes_are_those_that_it_was_judged_by(limi
 
 def test_an_answer_that_cannot_be_written_is_said(choice, folder, tmp_path, monkeypatch):
     shutil.copytree(folder, tmp_path / "full")
-
-    def full(path: Path, content: bytes) -> None:
-        raise OSError(28, "No space left on device")
-
     monkeypatch.setattr(import_module("jbrl.policy_folder"), "write_whole", full)
     said = r"full.policy: cannot be written: No space left on device. The answer is: Take \w"
     with pytest.raises(JbrlError, match=said):
@@ -251,7 +247,7 @@ def test_scores_are_those_of_play(choice):
 def test_nobody_keeps_a_limit_that_is_too_short():
     # a size of problems at which the compiler has aborted in the decisions of SBOSS
     words = "choose GC(n_states=4) --horizon 8 --online 1ns --candidates SBOSS --format json"
-    result = CliRunner().invoke(app, words.split())
+    result = call(*words.split())
     assert result.exit_code == 3
     found = json.loads(result.stdout)
     assert found["outcome"] == "none"
@@ -347,6 +343,12 @@ def test_names_that_an_answer_shows_name_candidates():
         assert {one.name for one in choice.standings} == set(shown)
 
 
+def protocol_of(chosen, lifetime=None, discount=0.95) -> Protocol:
+    """How a choice plays a problem, or the one of a name."""
+    chosen = problem(chosen) if isinstance(chosen, str) else chosen
+    return Protocol(chosen, chosen, 256, 0, lifetime or chosen.lifetime, discount)
+
+
 def jbrls(found: list[Candidate]) -> list[Candidate]:
     """Candidates that no other test has registered."""
     return [one for one in found if type(one.agent).__module__.startswith("jbrl.")]
@@ -356,9 +358,7 @@ def test_a_portfolio_suits_the_problem_and_its_limits():
     names = {}
     for limit in (1e-6, 1e-1):
         for name in ("GC", "Catch"):
-            chosen = problem(name)
-            protocol = Protocol(chosen, chosen, 256, 0, chosen.lifetime, 0.95)
-            found = portfolio(protocol, 60.0, limit)
+            found = portfolio(protocol_of(name), 60.0, limit)
             if jax.default_backend() == "cpu":
                 parts = {one.name: str(one[2:]) for one in jbrls(found)}
                 kept.compare(f"portfolio for {name} in {limit}", parts | {"all": str([*parts])})
@@ -371,8 +371,7 @@ def test_a_portfolio_suits_the_problem_and_its_limits():
     assert len(names["GC", 1e-1]) >= 24
     order = names["GC", 1e-1]  # those that use the prior come first
     assert order.index("BAMCP(simulations=4000)") < order.index("Q-learning")
-    protocol = Protocol(problem("Grid"), problem("Grid"), 256, 0, Steps(250), 0.95)
-    rare = [one.name for one in portfolio(protocol, 60.0, 1e-1)]
+    rare = [one.name for one in portfolio(protocol_of("Grid", Steps(250)), 60.0, 1e-1)]
     trained = [name for name in rare if name.startswith(("DPT", "BeliefPPO"))]
     assert len(trained) > 2 and all("mean and belief" in name for name in trained)
     assert "mean and belief" not in " ".join(order)
@@ -448,9 +447,7 @@ def course_of(monkeypatch):
     def make(played, budget, candidates, means=(), kind=Simulated, epsilon=0.1, slow=1.0) -> Any:
         monkeypatch.setattr(import_module("jbrl.chooser"), "Racer", kind)
         monkeypatch.setattr(import_module("jbrl.chooser"), "present_busy_text", lambda: "")
-        chosen = problem(played) if isinstance(played, str) else played
-        clock = SimulatedClock(budget, slow)
-        protocol = Protocol(chosen, chosen, 256, 0, chosen.lifetime, 0.95)
+        clock, protocol = SimulatedClock(budget, slow), protocol_of(played)
         racers = [kind(each, protocol, Kept(None), clock) for each in candidates]
         for racer, mean in zip(racers, means, strict=False):
             racer.off, racer.mean = 1.0, mean
@@ -511,8 +508,7 @@ def test_times_that_are_kept_serve_limits_that_they_were_measured_for(
     monkeypatch.setattr(Racer, "_learned", lambda *_: run)
     monkeypatch.setattr(Racer, "policy", lambda _: run)
     monkeypatch.setattr(racing, "present_busy_text", lambda: "" if later == "idle" else "busy")
-    chosen = problem("GC")
-    protocol = Protocol(chosen, chosen, 256, 0, Steps(8), 0.95)
+    protocol = protocol_of("GC", Steps(8))
     for limit in limits:
         one = candidate(AGENTS["BEB"].agent(), protocol)
         racer = Racer(one, protocol, Kept(tmp_path), Clock(60))
@@ -546,11 +542,9 @@ EIGHT = np.zeros(8)
     ],
 )
 def test_a_kept_file_of_other_content_is_named(tmp_path, name, header, arrays, said):
-    chosen = problem("GC")
     agent = AGENTS["OPPS-DS"].agent(budget=100)  # type: ignore[call-arg]
-    one = candidate(agent, Protocol(chosen, chosen, 256, 0, Steps(8), 0.95))
-    kept, clock = Kept(tmp_path), Clock(60)
-    racer = Racer(one, Protocol(chosen, chosen, 256, 0, Steps(8), 0.95), kept, clock)
+    protocol, kept = protocol_of("GC", Steps(8)), Kept(tmp_path)
+    racer = Racer(candidate(agent, protocol), protocol, kept, Clock(60))
     file, read = f"{racer.unit.id}-{name}.npz", lambda: racer.play(0, 8)
     if name == "knowledge":
         found: Any = kept.findings(racer.unit, jax.devices()[0].platform)
@@ -580,9 +574,7 @@ def test_decisions_that_plan_anew_count_on_a_busy_machine(monkeypatch):
 @pytest.mark.parametrize("name", ["GC", "Catch", "CartPole"])
 def test_a_choice_ends_within_its_budget(name, course_of):
     """Estimates are off by up to six times, on a machine that is quick, slow or busy."""
-    chosen = problem(name)
-    protocol = Protocol(chosen, chosen, 256, 0, chosen.lifetime, 0.95)
-    known, answers = jbrls(portfolio(protocol, 60.0, 1e-3)), {}
+    known, answers = jbrls(portfolio(protocol_of(name), 60.0, 1e-3)), {}
     for seed, (budget, slow) in enumerate(itertools.product((30, 100), (0.3, 1, 2, 3))):
         rng = np.random.default_rng(seed)
         compiling, searching = rng.exponential(budget / 8, (2, 8))
@@ -643,6 +635,9 @@ def test_what_an_answer_rests_on(upper, course_of, monkeypatch):
     assert choice.share is not None and choice.share[0] <= choice.share[1] == 1
 
 
+RULES: Any = {"limits": (1, 1), "epsilon": 0.1, "confidence": 0.95}
+
+
 @pytest.mark.parametrize(
     ("states", "actions", "reward", "vain"),
     [(2, 1, 1.0, True), (1, 2, 0.5, True), (2, 2, 1.0, False)],
@@ -654,10 +649,7 @@ def test_there_is_nothing_to_win_where_all_actions_or_rewards_are_one(
     rewards = np.full(shape, reward, np.float32)
     rewards[0, 0, 0] = 0.5
     chosen = DirichletProblem("own", "own", distribution(np.ones(shape), rewards, 0))
-    protocol = Protocol(chosen, chosen, 256, 0, Steps(8), 0.95)
-    course: Any = Chooser(
-        protocol, [], limits=(1, 1), epsilon=0.1, confidence=0.95, clock=SimulatedClock(9)
-    )
+    course: Any = Chooser(protocol_of(chosen, Steps(8)), [], **RULES, clock=SimulatedClock(9))
     course.range, _ = course._score_range()
     assert course._is_vain() is vain
 
@@ -675,9 +667,7 @@ def test_scores_lie_between_the_worst_and_the_best_that_may_happen(first, ends):
         weights[x, u, y], rewards[x, u, y] = 1, reward
     rewards[3, 0, 0] = 99
     chosen = DirichletProblem("own", "own", distribution(weights, rewards, first))
-    protocol = Protocol(chosen, chosen, 256, 0, Steps(8), 0.5)
-    rules: Any = {"limits": (1, 1), "epsilon": 0.1, "confidence": 0.95, "clock": SimulatedClock(9)}
-    course: Any = Chooser(protocol, [], **rules)
+    course: Any = Chooser(protocol_of(chosen, Steps(8), 0.5), [], **RULES, clock=SimulatedClock(9))
     course.range, course.assumed = course._score_range()
     assert (course.range, course.assumed) == (ends, False)
     assert not course._has_left(np.nextafter(ends, (-9, 9)))  # by rounding
@@ -977,8 +967,7 @@ def test_any_error_of_a_candidate_is_told_with_its_place(monkeypatch):
         raise KeyError("boom\nand more")
 
     monkeypatch.setattr(Racer, "_learned", broken)
-    chosen = problem("GC")
-    protocol = Protocol(chosen, chosen, 256, 0, Steps(8), 0.95)
+    protocol = protocol_of("GC", Steps(8))
     racer = Racer(candidate(AGENTS["BEB"].agent(), protocol), protocol, Kept(None), Clock(60))
     for method, given in ((racer.learn, (1.0, 1.0, 60.0)), (racer.play, (0, 8))):
         with pytest.raises(JbrlError, match=rf"^KeyError: 'boom.*\({__file__}, line .*broken\)$"):
@@ -1068,8 +1057,7 @@ def test_who_leads_by_chance_is_not_certified(n_candidates, certified):
 def test_a_search_that_was_cut_off_goes_on_where_it_stopped(tmp_path, monkeypatch):
     # a compilation is cut off, too, and this would come first
     monkeypatch.setattr(Racer, "_in_time", lambda *_: contextlib.nullcontext())
-    chosen = problem("GC(n_states=3)")
-    protocol = Protocol(chosen, chosen, 256, 0, Steps(8), 0.95)
+    protocol = protocol_of("GC(n_states=3)", Steps(8))
     one = candidate(AGENTS["OPPS-DS"].agent(budget=2000), protocol)  # type: ignore[call-arg]
     clock: Any = SimulatedClock(60)
     kept = Kept(tmp_path)

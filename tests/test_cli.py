@@ -36,7 +36,7 @@ from jbrl.study.plan import plan
 from tests import kept
 from tests.study.storage.test_store import HEADER, opened, returns_of
 from tests.study.storage.test_store import study as small
-from tests.terminal import call, output_of, rows
+from tests.terminal import call, entries, output_of, refused, rows, succeeds
 
 STUDY = """
 [study]
@@ -82,8 +82,7 @@ def study(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def out(study: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Results of all units but those of Random in GC-inaccurate with seed 1."""
     folder = tmp_path_factory.mktemp("out")
-    result = call("run", study, "--out", folder, "--only", "GC/|seed 0")
-    assert result.exit_code == 0, result.output
+    result = succeeds("run", study, "--out", folder, "--only", "GC/|seed 0")
     lines = result.stderr.splitlines()
     assert lines[0].startswith("7 units: about ")
     assert lines[1].startswith("[1/7] GC/Random seed 0: mean ")
@@ -96,7 +95,7 @@ def out(study: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_scores_have_exactly_these_columns_and_a_row_for_each_unit(out: Path) -> None:
+def test_scores_have_exactly_these_columns_and_a_row_for_each_unit(out):
     table = rows("scores", out)
     assert ",".join(table[0]) == COLUMNS
     names = ("experiment", "prior", "algorithm", "parameters", "seed", "status")
@@ -114,7 +113,7 @@ def test_scores_have_exactly_these_columns_and_a_row_for_each_unit(out: Path) ->
     assert (last["n"], last["mean"], last["online_seconds"]) == ("0", "", "")
 
 
-def test_scores_are_the_statistics_of_the_returns(out: Path) -> None:
+def test_scores_are_the_statistics_of_the_returns(out):
     returns = rows("returns", out)
     assert list(returns[0]) == ["experiment", "algorithm", "parameters", "unit", "seed", "score"]
     assert len(returns) == 7 * 6
@@ -133,27 +132,25 @@ def test_scores_are_the_statistics_of_the_returns(out: Path) -> None:
         )
 
 
-def test_a_policy_is_taken_from_a_study(out: Path, tmp_path: Path, monkeypatch) -> None:
+def test_a_policy_is_taken_from_a_study(out, tmp_path, monkeypatch):
     unit = r"GC/e-Greedy\(epsilon=0.5\) seed 1"
     result = call("policy", out, unit, "--to", tmp_path / "policy")
     assert result.exit_code == 0 and "e-Greedy for GC; learned again from seed 1" in result.stdout
     assert "another version" not in result.stderr
     assert jbrl.load_policy(tmp_path / "policy").seed == 1
-    result = call("policy", out, "[", "--to", tmp_path / "policy")  # said before all else
-    assert result.exit_code == 2 and "policy: exists: expected the name of a new" in result.stderr
-    result = call("policy", out, "[")
-    assert result.exit_code == 2 and "error: unit '[': not a regular" in result.stderr
-    result = call("policy", out, "seed 1")
-    assert result.exit_code == 2 and "expected one of them" in result.stderr
+    again = call("policy", out, "[", "--to", tmp_path / "policy")  # said before all else
+    refused(again, "policy: exists: expected the name of a new")
+    refused(call("policy", out, "["), "error: unit '[': not a regular")
+    refused(call("policy", out, "seed 1"), "expected one of them")
     monkeypatch.setattr(jbrl.agents.EpsilonGreedy, "version", 99)
     result = call("policy", out, unit, "--to", tmp_path / "newer")
     assert result.exit_code == 0
     assert "played there by another version of its agent or problem" in result.stderr
 
 
-def test_other_formats_hold_the_same(out: Path) -> None:
+def test_other_formats_hold_the_same(out):
     scores = jbrl.Results(out).scores
-    records = json.loads(call("scores", out, "--format", "json").stdout)
+    records = entries("scores", out)
     assert list(records[0]) == COLUMNS.split(",")
     assert [row["mean"] for row in records[:-1]] == list(scores["mean"])[:-1]
     assert records[-1]["mean"] is None
@@ -166,7 +163,7 @@ def test_other_formats_hold_the_same(out: Path) -> None:
     assert any("ε = 0.5" in line for line in table) and max(map(len, table)) <= 100
 
 
-def test_a_report_takes_seeds_together(out: Path) -> None:
+def test_a_report_takes_seeds_together(out):
     results = jbrl.Results(out)
     scores, sections = results.scores, results.sections()
     own = [scores[scores["experiment"] == section.name] for section in sections]
@@ -183,7 +180,7 @@ def test_a_report_takes_seeds_together(out: Path) -> None:
     assert _worst(pd.Series(["done", "missing", "failed"])) == "failed"
 
 
-def test_scores_as_any_table_have_a_row_for_each_lifetime(out: Path) -> None:
+def test_scores_as_any_table_have_a_row_for_each_lifetime(out):
     results = jbrl.Results(out)
     table = results.score_table(trials=True)
     assert list(table) == ["algorithm", "environment", "score", "unit", "seed"]
@@ -192,7 +189,7 @@ def test_scores_as_any_table_have_a_row_for_each_lifetime(out: Path) -> None:
     assert set(table["algorithm"]) == {"Random", "e-Greedy(ε = 0)", "e-Greedy(ε = 0.5)"}
 
 
-def test_report_writes_the_forms_asked_for(out: Path, tmp_path: Path) -> None:
+def test_report_writes_the_forms_asked_for(out, tmp_path):
     result = call("report", out)
     assert result.exit_code == 0 and result.stdout.strip() == str(out / "report" / "index.html")
     page = (out / "report" / "index.html").read_text()
@@ -205,7 +202,7 @@ def test_report_writes_the_forms_asked_for(out: Path, tmp_path: Path) -> None:
     assert not (tmp_path / "index.html").exists()
 
 
-def test_rank_compares_agents_and_leaves_out_what_stands_alone(out: Path) -> None:
+def test_rank_compares_agents_and_leaves_out_what_stands_alone(out):
     options = ("rank", out, "--resamples", 50)
     result = call(*options, "--all", "--format", "csv")
     assert "note: 1 units of the study have no scores" in result.stderr
@@ -231,15 +228,13 @@ def test_rank_compares_agents_and_leaves_out_what_stands_alone(out: Path) -> Non
         (["--level", "2"], "level = 2.0: expected a number between 0 and 1"),
     ],
 )
-def test_rank_says_what_it_cannot_compare(out: Path, options: list[str], words: str) -> None:
+def test_rank_says_what_it_cannot_compare(out, options, words):
     result = call("rank", out, *options)
     assert result.exit_code == 2
     assert words in result.stderr
 
 
-def test_a_dry_run_lists_the_units_and_writes_nothing(
-    study: Path, out: Path, tmp_path: Path
-) -> None:
+def test_a_dry_run_lists_the_units_and_writes_nothing(study, out, tmp_path):
     elsewhere = ("run", study, "--out", tmp_path / "none", "--dry-run")
     result = call(*elsewhere)
     lines = result.stdout.splitlines()
@@ -276,7 +271,7 @@ def test_a_dry_run_lists_the_units_and_writes_nothing(
     assert lines[0] == "GC/Random seed 1: done" and lines[-1].startswith("1 unit, about ")
 
 
-def test_a_cap_that_decides_the_cost_is_said_before_the_run(tmp_path: Path) -> None:
+def test_a_cap_that_decides_the_cost_is_said_before_the_run(tmp_path):
     study = tmp_path / "study.toml"
     study.write_text(
         '[study]\nname = "x"\nn_environments = 2\nhorizon = 2\n'
@@ -295,16 +290,14 @@ def test_a_cap_that_decides_the_cost_is_said_before_the_run(tmp_path: Path) -> N
     assert call(*words, "--only", "epsilon=0.01").stderr == ""
 
 
-def test_settings_are_replaced_and_quiet_says_nothing(study: Path, tmp_path: Path) -> None:
+def test_settings_are_replaced_and_quiet_says_nothing(study, tmp_path):
     changes = ("--set", "study.n_environments=3", "--set", "study.seed=5")
     result = call("run", study, "--out", tmp_path, "--only", "GC/Random", "--quiet", *changes)
     assert (result.exit_code, result.output) == (0, "")
     assert list(jbrl.Results(tmp_path).returns["seed"]) == [5, 5, 5]
 
 
-def test_an_interrupt_is_told_how_to_go_on(
-    study: Path, out: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_interrupt_is_told_how_to_go_on(study, out, tmp_path, monkeypatch):
     def interrupt(display: Display, unit: object, n: int, seconds: float, decisions: int) -> None:
         if n == 4:
             said.append(stopping._keepers[0])
@@ -325,7 +318,7 @@ def test_an_interrupt_is_told_how_to_go_on(
     assert jbrl.Results(tmp_path).returns.equals(whole.reset_index(drop=True))
 
 
-def test_formulas_in_all_layouts() -> None:
+def test_formulas_in_all_layouts():
     formulas = rows("formulas", "F3")
     assert [row["rank"] for row in formulas] == [str(i) for i in range(1, 44)]
     [ratio] = [row for row in formulas if row["text"] == "Q0/Q2"]
@@ -334,13 +327,13 @@ def test_formulas_in_all_layouts() -> None:
     assert "paper: 1210, its program: 1204 to 1217" in call("formulas", "F5").stderr
 
 
-def test_strategies_of_a_study_without_searches(out: Path) -> None:
+def test_strategies_of_a_study_without_searches(out):
     result = call("strategies", out, "--format", "csv")
     assert result.exit_code == 0 and "no agent of this study has searched" in result.stderr
     assert result.stdout.startswith("prior,algorithm,parameters,seed,strategy,pulls,mean,")
 
 
-def test_lists_hold_everything_that_is_registered(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lists_hold_everything_that_is_registered(monkeypatch):
     own = {  # not other tests'
         name: entry
         for name, entry in ENVIRONMENTS.items()
@@ -371,13 +364,13 @@ def test_lists_hold_everything_that_is_registered(monkeypatch: pytest.MonkeyPatc
         assert set(row["parameters"]) == {f.name for f in fields if f.default is not None}
 
 
-def test_commands_are_completed() -> None:
+def test_commands_are_completed():
     words = {"_JBRL_COMPLETE": "complete_bash", "COMP_WORDS": "jbrl sco", "COMP_CWORD": "1"}
     found = call(env=words, prog_name="jbrl")
     assert found.stdout.split() == ["scores"]
 
 
-def test_parameters_are_a_table_in_markdown() -> None:
+def test_parameters_are_a_table_in_markdown():
     lines = parameter_table(AGENTS["e-Greedy"].agent).splitlines()
     assert lines[0] == "| Parameter | Default | Accepted | Meaning |"
     assert any(
@@ -394,19 +387,19 @@ def test_parameters_are_a_table_in_markdown() -> None:
         *("cite", "cite e-Greedy GC Grid", "cite BAMCP DQN DeepSea(size=4) MountainCar"),
     ],
 )
-def test_what_is_in_the_catalogue_is_the_kept_text(command: str) -> None:
+def test_what_is_in_the_catalogue_is_the_kept_text(command):
     done = call(*command.split())
     kept.compare(f"jbrl {command}", {"out": done.stdout, "err": done.stderr})
 
 
 @pytest.mark.parametrize("name", ["GC", "UGDL", "Grid"])
-def test_show_prints_a_file_that_is_the_same_problem(name: str, tmp_path: Path) -> None:
+def test_show_prints_a_file_that_is_the_same_problem(name, tmp_path):
     path = tmp_path / "copy.json"
     path.write_text(call("show", name, "--json").stdout)
     assert read_json(path).digest == problem(name).digest
 
 
-def test_everything_can_be_cited() -> None:
+def test_everything_can_be_cited():
     agents = [n for n, entry in AGENTS.items() if entry.agent.__module__.startswith("jbrl.")]
     everything = call("cite", *agents, *PROBLEMS)
     assert everything.exit_code == 0, everything.output
@@ -417,7 +410,7 @@ def test_everything_can_be_cited() -> None:
 
 
 @pytest.mark.slow
-def test_the_doctor_says_what_there_is_and_passes_its_own_test() -> None:
+def test_the_doctor_says_what_there_is_and_passes_its_own_test():
     result = call("doctor")
     assert result.exit_code == 0, result.output
     facts, table = result.stdout.split("\n\n")
@@ -429,7 +422,7 @@ def test_the_doctor_says_what_there_is_and_passes_its_own_test() -> None:
     assert last.startswith(f"{len(checks)} of {len(checks)} checks passed in ")
 
 
-def test_the_doctor_tells_of_what_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_doctor_tells_of_what_fails(monkeypatch):
     def broken() -> selftest.Found:
         raise ArithmeticError("two and two\nare five")
 
@@ -444,9 +437,7 @@ def test_the_doctor_tells_of_what_fails(monkeypatch: pytest.MonkeyPatch) -> None
     assert "self-test: sum, score: not what is expected" in result.stderr
 
 
-def test_the_doctor_looks_after_compiled_programs(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_doctor_looks_after_compiled_programs(tmp_path, monkeypatch):
     # for the whole process: other tests compile in it
     monkeypatch.setattr(compile_cache, "use", lambda where: None)
     folder = compile_cache.folder(tmp_path)
@@ -467,7 +458,7 @@ def test_the_doctor_looks_after_compiled_programs(
     assert _cache(None) == "not kept (see --compile-cache)"
 
 
-def test_the_doctor_knows_what_is_slow_or_wrong() -> None:
+def test_the_doctor_knows_what_is_slow_or_wrong():
     assert [note.split()[2] for note in _notes("0.10.2", "gpu", 1)] == ["compiles", "crashes"]
     assert [note.split()[2] for note in _notes("0.10.2", "cpu", 10**6)] == ["crashes", "hangs"]
     assert "0.11.1" in _notes("0.11.0.dev1", "cuda", 1)[0]
@@ -475,7 +466,7 @@ def test_the_doctor_knows_what_is_slow_or_wrong() -> None:
     assert "JAX uses 0 of" in _notes("0.11.2", "cpu", 0)[0]
 
 
-def test_the_module_is_the_command() -> None:
+def test_the_module_is_the_command():
     assert output_of(sys.executable, "-m", "jbrl", "--version") == f"jbrl {jbrl.__version__}\n"
 
 
@@ -487,8 +478,8 @@ def test_the_module_is_the_command() -> None:
     ],
 )
 def test_an_output_that_cannot_be_written_is_said_in_one_sentence(
-    before: str, options: str, target: str, reason: str, tmp_path: Path
-) -> None:
+    before, options, target, reason, tmp_path
+):
     command = ["bash", "-c", f'{before}exec "$0" {options} jbrl list agents', sys.executable]
     with (tmp_path / target).open("w") as cut:
         done = subprocess.run(command, stdout=cut, stderr=subprocess.PIPE, text=True, check=False)
@@ -496,7 +487,7 @@ def test_an_output_that_cannot_be_written_is_said_in_one_sentence(
     assert done.stderr == f"error: the output cannot be written: {reason}\n"
 
 
-def test_help_and_tables_do_not_wait_for_jax(out: Path) -> None:
+def test_help_and_tables_do_not_wait_for_jax(out):
     program = f"""
 import sys
 from functools import partial
@@ -508,7 +499,7 @@ assert "jax" not in sys.modules
     output_of(sys.executable, "-c", program)
 
 
-def test_the_same_from_python(out: Path, tmp_path: Path) -> None:
+def test_the_same_from_python(out, tmp_path):
     tables = {
         "study": {"name": "tiny", "n_environments": 6, "horizon": 16},
         "experiments": [{"name": "GC", "prior": "GC", "test": "GC"}],
@@ -522,7 +513,7 @@ def test_the_same_from_python(out: Path, tmp_path: Path) -> None:
     np.testing.assert_array_equal(played.returns, results.returns["score"])
 
 
-def test_all_public_names_are_there() -> None:
+def test_all_public_names_are_there():
     for name in jbrl.__all__:
         assert getattr(jbrl, name) is not None
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
@@ -537,7 +528,7 @@ def commands(command: Any, *path: str) -> Iterator[list[str]]:
 
 
 @pytest.mark.parametrize("words", list(commands(get_command(app))), ids=" ".join)
-def test_help_names_no_types_and_explains_every_option(words: list[str]) -> None:
+def test_help_names_no_types_and_explains_every_option(words):
     text = call(*words, "--help", env={"COLUMNS": "100"}).stdout
     kept.compare(f"jbrl {' '.join(words)} --help", {"out": text})
     assert "--help" in text

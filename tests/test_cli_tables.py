@@ -23,7 +23,7 @@ from jbrl.study.status import Status, Waiting, Worker
 from tests import kept
 from tests.report import synthetic
 from tests.report.test_chapters import searched
-from tests.terminal import call, rows
+from tests.terminal import call, refused, rows, succeeds
 from tests.test_cli import COLUMNS
 
 KEPT = Path(__file__).parents[1] / "experiments" / "published" / "paper-cpu"
@@ -201,8 +201,7 @@ algorithm = "Random"
 def out(tmp_path_factory):
     folder = tmp_path_factory.mktemp("episodes")
     (folder / "study.toml").write_text(STUDY)
-    result = call("run", folder / "study.toml", "--out", folder / "out")
-    assert result.exit_code == 0, result.output
+    result = succeeds("run", folder / "study.toml", "--out", folder / "out")
     assert "MDP" not in result.output
     return folder / "out"
 
@@ -250,8 +249,7 @@ def test_what_makes_no_sense_is_refused_in_one_sentence(out):
         (("evaluate", out), "at least two"),
         (("show", "Chain-10d", "--json"), "it has no JSON form"),
     ):
-        result = call(*command)
-        assert result.exit_code == 2 and words in result.stderr, result.output
+        refused(call(*command), words)
 
 
 def test_status_counts_lifetimes(out, tmp_path):

@@ -17,10 +17,10 @@ from jbrl.study.file import Study, load_study
 from jbrl.study.storage import files
 from tests import kept
 from tests.published_study import rows, sample, study
-from tests.report.test_html import Page
-from tests.study.storage.test_store import HEADER, opened, returns_of
+from tests.report.test_html import Page, ids_of
+from tests.study.storage.test_store import HEADER, begun, opened, returns_of
 from tests.study.storage.test_store import study as tiny
-from tests.terminal import call
+from tests.terminal import call, refused
 
 
 @pytest.fixture(scope="module")
@@ -62,7 +62,7 @@ def csv_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def test_cells_are_printed_and_counted(folder: Path) -> None:
+def test_cells_are_printed_and_counted(folder):
     result = call("compare", folder)
     kept.compare("jbrl compare", {"printed": result.stdout, "said": result.stderr})
     assert re.split(r"\s{2,}", result.stdout.splitlines()[3]) == [
@@ -71,7 +71,7 @@ def test_cells_are_printed_and_counted(folder: Path) -> None:
     ]
 
 
-def test_csv_and_json_have_all_columns(folder: Path) -> None:
+def test_csv_and_json_have_all_columns(folder):
     table = pd.read_csv(
         pd.io.common.StringIO(call("compare", folder, "--format", "csv").stdout),
         keep_default_na=False,
@@ -83,7 +83,7 @@ def test_csv_and_json_have_all_columns(folder: Path) -> None:
     assert entries[2]["reference"] == "docs/agents/soft-max.md"
 
 
-def test_from_python(folder: Path) -> None:
+def test_from_python(folder):
     comparison = jbrl.compare(folder)
     assert len(comparison.table) == 48
     assert (comparison.table["verdict"] == "differs").sum() == 1
@@ -101,7 +101,7 @@ def test_from_python(folder: Path) -> None:
         (BEST, "BEB", "{}", False),
     ],
 )
-def test_the_way_that_decides_is_bold(way: str, agent: str, parameters: str, strong: bool) -> None:
+def test_the_way_that_decides_is_bold(way, agent, parameters, strong):
     played = {"way": way, "agent": agent, "parameters": parameters}
     cell = _way(
         {**played, "agrees": strong, "mean": 4.0, "ci95": 0.5}, {"agent": "BEB", "parameters": "{}"}
@@ -110,7 +110,7 @@ def test_the_way_that_decides_is_bold(way: str, agent: str, parameters: str, str
     assert cell.hint.startswith(WAY_NAMES[way]) and ("does not" in cell.hint) != strong
 
 
-def test_the_page(folder: Path, tmp_path: Path) -> None:
+def test_the_page(folder, tmp_path):
     result = call("compare", folder, "--out", tmp_path / "deep" / "report")
     path = tmp_path / "deep" / "report" / "compare.html"
     assert result.stderr.splitlines()[-1] == str(path)
@@ -122,13 +122,12 @@ def test_the_page(folder: Path, tmp_path: Path) -> None:
         for _, a in page.elements
         if any(str(v).startswith(("http", "//")) for k, v in a.items() if k in ("src", "href"))
     ]
-    ids = [a["id"] for _, a in page.elements if "id" in a]
-    assert len(ids) == len(set(ids))
+    assert ids_of(page)
     assert len(pd.read_csv(path.parent / "compare.csv")) == 48
     assert len(text) < 400_000
 
 
-def test_a_file_of_returns_has_cells(csv_file: Path) -> None:
+def test_a_file_of_returns_has_cells(csv_file):
     result = call("compare", csv_file, "--html")
     assert (
         "1 of 48 published cells agree as described, 1 in no way, 46 are not played"
@@ -137,9 +136,7 @@ def test_a_file_of_returns_has_cells(csv_file: Path) -> None:
     assert (csv_file.parent / "report" / "compare.html").is_file()
 
 
-def test_two_studies(
-    folder: Path, csv_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_two_studies(folder, csv_file, tmp_path, monkeypatch):
     result = call("compare", csv_file, "--to", folder, "--out", tmp_path)
     lines = [re.split(r"\s{2,}", line) for line in result.stdout.splitlines()]
     assert [line[-1] for line in lines[1:]] == ["agrees", "differs"] and {
@@ -160,7 +157,7 @@ def test_two_studies(
     assert "(identical: 49)" in same.stderr
 
 
-def test_archive(tmp_path: Path) -> None:
+def test_archive(tmp_path):
     store, units = opened(tmp_path / "full")
     for unit in units:
         store.save(unit, HEADER, returns_of(unit))
@@ -173,47 +170,42 @@ def test_archive(tmp_path: Path) -> None:
     assert "3 agents are in both (identical: 3)" in same.stderr
 
 
-def refused(*arguments: object) -> str:
-    result = call("compare", *arguments)
-    assert result.exit_code == 2 and result.stdout == ""
-    return result.stderr
-
-
-def test_bad_input(folder: Path, csv_file: Path, tmp_path: Path) -> None:
+def test_bad_input(folder, csv_file, tmp_path):
     (tmp_path / "empty").mkdir()
-    assert "no results of a study here" in refused(tmp_path / "empty")
-    assert "no results of a study here" in refused(folder, "--to", tmp_path / "publised")
-    assert "ends in .csv or .parquet" in refused(Path(__file__))
+    refused(call("compare", tmp_path / "empty"), "no results of a study here")
+    refused(call("compare", folder, "--to", tmp_path / "publised"), "no results of a study here")
+    refused(call("compare", Path(__file__)), "ends in .csv or .parquet")
     (tmp_path / "bad.csv").write_text("algorithm,score\nRandom,1\n")
-    assert "no column experiment, parameters, seed, unit, prior, test" in refused(
-        tmp_path / "bad.csv"
+    refused(
+        call("compare", tmp_path / "bad.csv"),
+        "no column experiment, parameters, seed, unit, prior, test",
     )
     (tmp_path / "bad.parquet").write_text("no such thing")
-    assert "bad.parquet: cannot be read" in refused(tmp_path / "bad.parquet")
+    refused(call("compare", tmp_path / "bad.parquet"), "bad.parquet: cannot be read")
     table = pd.read_csv(csv_file, keep_default_na=False)
     table.assign(prior="Grid").to_csv(tmp_path / "other.csv", index=False)
-    assert "none of the published cells has been played" in refused(tmp_path / "other.csv")
-    assert "experiment GC has prior Grid" in refused(tmp_path / "other.csv", "--to", csv_file)
+    refused(call("compare", tmp_path / "other.csv"), "none of the published cells has been played")
+    refused(
+        call("compare", tmp_path / "other.csv", "--to", csv_file), "experiment GC has prior Grid"
+    )
     table.assign(algorithm="PSRL").to_csv(tmp_path / "psrl.csv", index=False)
-    assert "no agent is in both studies" in refused(tmp_path / "psrl.csv", "--to", csv_file)
+    refused(call("compare", tmp_path / "psrl.csv", "--to", csv_file), "no agent is in both studies")
     table.assign(score=np.inf).to_csv(tmp_path / "inf.csv", index=False)
-    assert "expected a finite number" in refused(tmp_path / "inf.csv")
+    refused(call("compare", tmp_path / "inf.csv"), "expected a finite number")
     (tmp_path / "file").write_text("")
-    assert (
-        "the page cannot be written here"
-        in call("compare", csv_file, "--out", tmp_path / "file").stderr
-    )
+    unwritten = call("compare", csv_file, "--out", tmp_path / "file")
+    assert "the page cannot be written here" in unwritten.stderr
 
 
-def test_studies_of_another_protocol_are_refused(tmp_path: Path) -> None:
+def test_studies_of_another_protocol_are_refused(tmp_path):
     store, units = opened(tmp_path / "short")
-    assert "no returns: not one unit of this study is done" in refused(
-        tmp_path / "short", "--to", tmp_path / "short"
+    refused(
+        call("compare", tmp_path / "short", "--to", tmp_path / "short"),
+        "no returns: not one unit of this study is done",
     )
     store.save(units[0], HEADER, returns_of(units[0]))
-    assert "horizon is 3 in" in refused(tmp_path / "short")
-    store, units = opened(tmp_path / "impatient", tiny(discount=0.5))
-    store.save(units[0], HEADER, returns_of(units[0]))
+    refused(call("compare", tmp_path / "short"), "horizon is 3 in")
+    begun(tmp_path / "impatient", tiny(discount=0.5))
     with pytest.raises(JbrlError, match=r"discount is 0\.95 in .*short and 0\.5 in .*impatient"):
         jbrl.compare(tmp_path / "short", tmp_path / "impatient")
 
@@ -225,29 +217,29 @@ def played(folder: Path, **experiment: object) -> Path:
         "experiments": [experiment],
         "agents": [{"algorithm": "Random"}],
     }
-    store, units = opened(folder, load_study(tables))
-    store.save(units[0], HEADER, returns_of(units[0]))
+    begun(folder, load_study(tables))
     return folder
 
 
-def test_experiments_of_another_length_are_refused(tmp_path: Path) -> None:
+def test_experiments_of_another_length_are_refused(tmp_path):
     short = played(tmp_path / "short", name="GC", problem="GC", horizon=100)
-    assert (
+    refused(
+        call("compare", short),
         f"a lifetime of experiment GC is 100 steps in {short} and 250 steps in the published "
-        "comparison"
-    ) in refused(short)
+        "comparison",
+    )
     long = played(tmp_path / "long", name="GC", problem="GC")
-    assert "a lifetime of experiment GC is 250 steps in" in refused(long, "--to", short)
+    refused(call("compare", long, "--to", short), "a lifetime of experiment GC is 250 steps in")
     assert call("compare", long).exit_code == 0
     few, many = (
         played(tmp_path / f"{n}", name="Chain", problem="Chain-10d", episodes=n) for n in (3, 5)
     )
-    assert "a lifetime of experiment Chain is 3 episodes in" in refused(few, "--to", many)
+    refused(call("compare", few, "--to", many), "a lifetime of experiment Chain is 3 episodes in")
     assert "(identical: 1)" in call("compare", few, "--to", few).stderr
-    assert "none of the published cells has been played" in refused(few)
+    refused(call("compare", few), "none of the published cells has been played")
 
 
-def test_results_that_do_not_say_how_long_lifetimes_are(tmp_path: Path) -> None:
+def test_results_that_do_not_say_how_long_lifetimes_are(tmp_path):
     """Those of the first versions: the horizon of the study is that of all experiments."""
     new, old = (
         played(tmp_path / "new", name="GC", problem="GC", horizon=100),
@@ -257,7 +249,7 @@ def test_results_that_do_not_say_how_long_lifetimes_are(tmp_path: Path) -> None:
     manifest["experiments"] = [{"name": "GC", "prior": "GC", "test": "GC"}]
     (old / "study.json").write_bytes(files.pack_json(manifest))
     assert call("compare", old).exit_code == 0
-    assert "a lifetime of experiment GC is 100 steps in" in refused(new, "--to", old)
+    refused(call("compare", new, "--to", old), "a lifetime of experiment GC is 100 steps in")
     del manifest["study"]["horizon"]
     (old / "study.json").write_bytes(files.pack_json(manifest))
     assert call("compare", new, "--to", old).exit_code == 0, "nothing is known to differ"
@@ -275,13 +267,11 @@ def edited(folder: Path, weight: float) -> Path:
         "experiments": [{"name": "mine", "prior": "mine.json", "test": "mine.json"}],
         "agents": [{"algorithm": "Random"}],
     }
-    made = Study(tables, folder=folder)
-    store, units = opened(folder / "out", made)
-    store.save(units[0], HEADER, returns_of(units[0]))
+    begun(folder / "out", Study(tables, folder=folder))
     return folder / "out"
 
 
-def test_mdps_of_a_file_that_was_edited_are_not_paired(tmp_path: Path) -> None:
+def test_mdps_of_a_file_that_was_edited_are_not_paired(tmp_path):
     one, other = edited(tmp_path / "one", 1.0), edited(tmp_path / "other", 5.0)
     again = edited(tmp_path / "again", 1.0)
     same = call("compare", one, "--to", again, "--format", "json")

@@ -22,7 +22,7 @@ from jbrl.stats.evaluation.ranking import evaluate as evaluate_samples
 from jbrl.stats.evaluation.samples import payoffs, samples_of
 from jbrl.study.file import load_study
 from tests import kept, terminal
-from tests.report.test_html import Page
+from tests.report.test_html import Page, ids_of
 from tests.stats.evaluation_cases import expected, mini
 from tests.study.storage.test_store import HEADER, opened
 
@@ -33,9 +33,7 @@ def call(*arguments: object) -> Result:
 
 def tables_of(*arguments: object) -> dict:
     """Return all that is printed as JSON, without notes."""
-    done = call(*arguments, "--format", "json", "--quiet")
-    assert done.exit_code == 0, done.output
-    return json.loads(done.stdout)
+    return terminal.entries("evaluate", *arguments, "--quiet")
 
 
 @pytest.fixture(scope="module")
@@ -125,10 +123,9 @@ def test_page_and_latex(table, tmp_path):
     assert "<svg" in (tmp_path / "out" / "aggregate.svg").read_text()
     page = (tmp_path / "out" / "index.html").read_text()
     kept.compare_page("evaluation", page, table.parent)
-    elements = Page(page).elements  # tags match
-    ids = [attributes["id"] for _, attributes in elements if "id" in attributes]
-    assert len(ids) == len(set(ids))
-    assert {a["href"][1:] for _, a in elements if a.get("href", "").startswith("#")} <= set(ids)
+    read = Page(page)  # tags match
+    targets = {a["href"][1:] for _, a in read.elements if a.get("href", "").startswith("#")}
+    assert targets <= ids_of(read)
     assert not re.search(r'(?:src|href)="https?:', page)
     assert page.count('<svg class="plot"') == 2 + 2 * 2
     tables = re.findall(r"<table.*?</table>", page, re.DOTALL)
@@ -192,8 +189,7 @@ def test_names_cannot_break_the_page_or_the_tables(tmp_path):
 
 def test_an_algorithm_may_be_called_like_a_column_of_a_figure(tmp_path):
     (tmp_path / "t.csv").write_text(HEAD + "sum,x,1\nB,x,2\n")
-    done = call(tmp_path / "t.csv", "--html", "--out", tmp_path, "--quiet")
-    assert done.exit_code == 0, done.output
+    terminal.succeeds("evaluate", tmp_path / "t.csv", "--html", "--out", tmp_path, "--quiet")
 
 
 AGENTS = ["Random", "Q-learning(α = 0.1)", "Q-learning(α = 0.3)"]
@@ -335,8 +331,7 @@ def test_one_sample_has_no_interval_by_resampling(tmp_path):
 
 
 def test_the_same_file_twice_is_refused(table):
-    done = call(table, table)
-    assert done.exit_code == 2 and "has the same rows as" in done.stderr
+    terminal.refused(call(table, table), "has the same rows as")
 
 
 def test_a_wide_table_is_evaluated_like_the_long_one(tmp_path):
@@ -344,8 +339,7 @@ def test_a_wide_table_is_evaluated_like_the_long_one(tmp_path):
     long.write_text(HEAD + "A,x,1\nB,x,2\nA,y,3\nB,y,5\nA,x,2\nB,x,4\nA,y,0\nB,y,9\n")
     wide.write_text("algorithm,run,x,seed,y\nA,1,1,0,3\nB,1,2,0,5\nA,2,2,0,0\nB,2,4,0,9\n")
     assert tables_of(wide) == tables_of(long)
-    refused = call(wide, "--score-column", "return")
-    assert refused.exit_code == 2 and "no column 'environment'" in refused.stderr
+    terminal.refused(call(wide, "--score-column", "return"), "no column 'environment'")
 
 
 def test_names_that_look_the_same_are_doubted(tmp_path):

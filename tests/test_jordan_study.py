@@ -2,7 +2,6 @@
 DIR --to jordan2020`.
 """
 
-import importlib.util
 import io
 import json
 import re
@@ -15,7 +14,7 @@ import pandas as pd
 import pytest
 
 import jbrl
-from experiments import jordan_kept, jordan_ranking
+from experiments import jordan, jordan_kept, jordan_ranking
 from jbrl.base.errors import JbrlError
 from jbrl.comparison import _undefined
 from jbrl.results import Results
@@ -24,17 +23,9 @@ from jbrl.stats.published import jordan2020
 from jbrl.study.file import load_study
 from jbrl.study.storage.archive import UNIT
 from tests.study.storage.test_store import HEADER, opened
-from tests.terminal import call
+from tests.terminal import call, refused, succeeds
 
 EXPERIMENTS = Path(__file__).parents[1] / "experiments"
-
-
-@pytest.fixture(scope="module")
-def script():
-    spec = importlib.util.spec_from_file_location("jordan_script", EXPERIMENTS / "jordan.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 @pytest.mark.parametrize(
@@ -55,18 +46,18 @@ def test_studies_have_all_cells_with_the_published_lifetimes(name):
         assert 30 <= protocol.n_environments <= jordan2020.TRIALS
 
 
-def test_trials_follow_the_width_and_the_root_of_the_cost(script):
+def test_trials_follow_the_width_and_the_root_of_the_cost():
     table = pd.DataFrame(
         [("a", 1.0, 0.1), ("a", 3.0, 0.1), ("b", 400.0, 0.1), ("c", 4.0, 0.2)],
         columns=["environment", "seconds", "width"],
     )
-    trials = script.allocation(table, 100_000.0)
+    trials = jordan.allocation(table, 100_000.0)
     assert trials["a"] == pytest.approx(10 * trials["b"], rel=0.1)
     assert trials["c"] == pytest.approx(2 * trials["a"], rel=0.1)
     spent = 4 * trials["a"] + 400 * trials["b"] + 4 * trials["c"]
     assert 0.9 * 100_000 < spent <= 100_000
-    assert script.allocation(table, 1.0) == {"a": 30, "b": 30, "c": 30}
-    assert script.allocation(table, 1e12) == {"a": 10_000, "b": 10_000, "c": 10_000}
+    assert jordan.allocation(table, 1.0) == {"a": 30, "b": 30, "c": 30}
+    assert jordan.allocation(table, 1e12) == {"a": 10_000, "b": 10_000, "c": 10_000}
 
 
 @pytest.fixture(scope="module")
@@ -88,9 +79,9 @@ def played(tmp_path_factory):
 
 
 @pytest.mark.slow
-def test_costs_are_read_from_a_pilot(script, played):
+def test_costs_are_read_from_a_pilot(played):
     trials, pieces = jordan_kept.of_results(played[0])
-    table = script.costs(trials, pieces).set_index("algorithm")
+    table = jordan.costs(trials, pieces).set_index("algorithm")
     results = Results(played[0])
     scores = results.returns.query("algorithm == 'Sarsa-lambda'")["score"]
     assert list(table.index) == ["Sarsa-lambda"], "Random is none of the eleven"
@@ -104,13 +95,13 @@ def test_costs_are_read_from_a_pilot(script, played):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("few", [2, 5])
-def test_cells_with_too_few_trials_are_guessed(script, played, few, monkeypatch):
-    monkeypatch.setattr(script, "FEW", few)
-    table = script.read(played[0]).set_index(["environment", "algorithm"])
-    guessed = script.rough().set_index(["environment", "algorithm"])
+def test_cells_with_too_few_trials_are_guessed(played, few, monkeypatch):
+    monkeypatch.setattr(jordan, "FEW", few)
+    table = jordan.read(played[0]).set_index(["environment", "algorithm"])
+    guessed = jordan.rough().set_index(["environment", "algorithm"])
     assert len(table) == 165
     assert (table[["seconds", "width", "compile"]] > 0).all(axis=None)
-    known = script.costs(*jordan_kept.of_results(played[0])).iloc[0]
+    known = jordan.costs(*jordan_kept.of_results(played[0])).iloc[0]
     cell, other = (("Chain-10d", "Sarsa-lambda"), ("Chain-10d", "AC"))
     assert table.loc[cell, "width"] == known["width"]
     assert (table.loc[cell, "seconds"] == known["seconds"]) == (few == 2)
@@ -240,8 +231,7 @@ def small(tmp_path_factory):
 
 def test_all_cells_that_were_simulated_before_agree():
     """An earlier simulation by another program: 99 cells, of which 75 have samples of their own."""
-    result = call("compare", KNOWN, "--to", "jordan2020", "--format", "csv")
-    assert result.exit_code == 0
+    result = succeeds("compare", KNOWN, "--to", "jordan2020", "--format", "csv")
     cells = pd.read_csv(io.StringIO(result.stdout))
     assert len(cells) == 165
     assert (cells["verdict"] == "agrees").sum() == 99
@@ -252,8 +242,7 @@ def test_all_cells_that_were_simulated_before_agree():
 
 
 def test_cells_are_printed_and_written(small, tmp_path):
-    result = call("compare", small, "--to", "jordan2020", "--out", tmp_path / "out")
-    assert result.exit_code == 0
+    result = succeeds("compare", small, "--to", "jordan2020", "--out", tmp_path / "out")
     assert re.search(r"^Chain-10d +AC +40 ", result.stdout, re.MULTILINE)
     assert result.stderr.splitlines()[-1] == str(tmp_path / "out" / "compare.csv")
     assert len(pd.read_csv(tmp_path / "out" / "compare.csv")) == 165
@@ -293,8 +282,7 @@ def test_experiments_are_known_by_their_problem(tmp_path):
     beyond = {"name": "no part of it", "problem": "DeepSea", "episodes": 5}
     study = {**STUDY, "experiments": [STUDY["experiments"][0], beyond]}
     results_of(study, tmp_path)
-    result = call("compare", tmp_path, "--to", "jordan2020", "--format", "json")
-    assert result.exit_code == 0
+    result = succeeds("compare", tmp_path, "--to", "jordan2020", "--format", "json")
     entries = json.loads(result.stdout)
     played = {(row["environment"], row["algorithm"]): row for row in entries if row["n"]}
     assert {key: row["n"] for key, row in played.items()} == {
@@ -376,21 +364,14 @@ def test_trials_with_nan_are_counted(tmp_path):
 
 def test_bad_input_is_refused_in_one_sentence(tmp_path):
     results_of({**STUDY, "agents": STUDY["agents"][:1]}, tmp_path / "short")
-    result = call("compare", tmp_path / "short", "--to", "jordan2020")
-    assert result.exit_code == 2
-    assert "a lifetime of experiment other is 5 episodes, and 100 episodes in the published" in (
-        " ".join(result.stderr.split())
-    )
+    said = "a lifetime of experiment other is 5 episodes, and 100 episodes in the published"
+    refused(call("compare", tmp_path / "short", "--to", "jordan2020"), said)
     twice = {**STUDY, "experiments": STUDY["experiments"][:1]}
     twice["agents"] = [{"algorithm": "Sarsa-lambda", "epsilon_high": [0.05, 0.1]}]
     results_of(twice, tmp_path / "twice")
-    result = call("compare", tmp_path / "twice", "--to", "jordan2020")
-    assert result.exit_code == 2
-    assert "2 settings of Sarsa-lambda in experiment a chain: expected one" in (
-        " ".join(result.stderr.split())
-    )
-    result = call("compare", tmp_path / "none", "--to", "jordan2020")
-    assert result.exit_code == 2
+    said = "2 settings of Sarsa-lambda in experiment a chain: expected one"
+    refused(call("compare", tmp_path / "twice", "--to", "jordan2020"), said)
+    refused(call("compare", tmp_path / "none", "--to", "jordan2020"))
     with pytest.raises(JbrlError, match="no score of one of the algorithms"):
         other = tmp_path / "other.csv"
         other.write_text("algorithm,environment,score\nA,X,1\n")

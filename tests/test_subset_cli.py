@@ -20,7 +20,7 @@ from jbrl.problems.problem import DirichletProblem
 from jbrl.stats.subset.study import read_plan
 from tests import kept
 from tests.stats.subset.tables import matrix, table_of
-from tests.terminal import call, refused
+from tests.terminal import call, entries, refused, succeeds
 
 KEYS = {"subset", "coefficients", "intercept", "n", "mse", "cv_mse", "loo_mse", "r2", "cv_r2"}
 NAMES = ["long name", "grid(2,3)", "C", "D", "E"]
@@ -45,9 +45,7 @@ def table(tmp_path, scores):
 
 
 def found(*arguments: object) -> dict:
-    result = call("subset", "search", *arguments, "--format", "json")
-    assert result.exit_code == 0, result.output
-    return json.loads(result.stdout)
+    return entries("subset", "search", *arguments)
 
 
 def test_json_has_what_was_searched_for(table, scores):
@@ -69,14 +67,13 @@ def test_json_has_what_was_searched_for(table, scores):
 
 def test_the_table_says_the_same_and_a_model_predicts(table, tmp_path):
     model = tmp_path / "model.json"
-    shown = call("subset", "search", table, *SEARCH, "--save", model, "--ask", "C,D")
-    assert shown.exit_code == 0, shown.output
+    shown = succeeds("subset", "search", table, *SEARCH, "--save", model, "--ask", "C,D")
     kept.compare("jbrl subset search", {"out": shown.stdout, "model": model.read_text()}, tmp_path)
     best = found(table, *SEARCH)["best"]
     assert shown.stdout.startswith(", ".join(best["subset"]) + "\n")
     assert f"{best['cv_mse']:.6g}" in shown.stdout and ": C, D\n" in shown.stdout
     new = written(tmp_path / "new.csv", [("mine", name, 5.0) for name in best["subset"]])
-    [row] = json.loads(call("subset", "predict", model, new, "--format", "json").stdout)
+    [row] = entries("subset", "predict", model, new)
     assert row["estimate"] == pytest.approx(5 * sum(best["coefficients"]), rel=1e-9)
     assert row["lower"] < row["estimate"] < row["upper"]
 
@@ -242,8 +239,7 @@ def test_noise_is_not_sold(tmp_path):
     scores = np.random.default_rng(0).normal(size=(12, 20))
     names = [f"e{j:02d}" for j in range(20)]
     table_of(scores, names).to_csv(tmp_path / "noise.csv", index=False)
-    shown = call("subset", "search", tmp_path / "noise.csv", "--target", "mean")
-    assert shown.exit_code == 0, shown.output
+    shown = succeeds("subset", "search", tmp_path / "noise.csv", "--target", "mean")
     text = shown.stdout
     headline = text.index("R² on algorithms left out of the choice: -")
     assert headline < text.index("cross-validated R²")
@@ -258,8 +254,7 @@ def test_several_scores_of_a_cell_can_be_averaged(model, tmp_path):
     rows += [("her", name, 5.0) for name in best["environments"]]
     new = written(tmp_path / "new.csv", rows)
     refused(call("subset", "predict", model, new), "several rows", "--duplicates mean")
-    shown = call("subset", "predict", model, new, "--duplicates", "mean", "--format", "json")
-    found = json.loads(shown.stdout)
+    found = entries("subset", "predict", model, new, "--duplicates", "mean")
     assert [row["algorithm"] for row in found] == ["mine", "her"], "the order of the file"
     estimates = [row["estimate"] for row in found]
     assert estimates == pytest.approx([5 * sum(best["coefficients"])] * 2)
@@ -330,8 +325,7 @@ def test_draws_are_those_that_were_played(study):
 
 def test_the_command_and_its_page(study):
     options = ("--format", "json", "--permutations", 99, "--out", "page")
-    run = call("sensitivity", "out", *options)
-    assert run.exit_code == 0, run.output
+    run = succeeds("sensitivity", "out", *options)
     rows = json.loads(run.stdout[: run.stdout.rindex("]") + 1])
     assert [row["parameter"] for row in rows] == ["action", "idle"]
     assert rows[0]["share"] == 1 and rows[0]["significant"] and not rows[1]["significant"]

@@ -7,20 +7,19 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
 
 import jbrl
 from jbrl.base.errors import JbrlError
 from jbrl.bayes_optimal import bracket
 from jbrl.bayes_optimal import plan as plans
 from jbrl.bayes_optimal.plan import LEAST_MDPS, REPLICATIONS, Sizes, make_plan
-from jbrl.cli.app import app
 from jbrl.cli.choose import _bracket
 from jbrl.mdp.counts import Layers
 from jbrl.mdp.model import make_model
 from jbrl.problems.problem import DirichletProblem
 from jbrl.study.storage.files import read_json
 from tests.bayes_optimal.exact import PRIORS, computed_again, exact, problem
+from tests.terminal import call, entries, refused, succeeds
 
 SLOW = pytest.mark.slow
 
@@ -237,10 +236,7 @@ def test_the_command_says_what_a_bracket_assumes_and_what_it_may_not_see():
 
 
 def test_the_command_prints_json():
-    asked = "--horizon 3 --decisions 3 --format json"
-    result = CliRunner().invoke(app, ["bound", "GC(n_states=2,n_actions=2)", *asked.split()])
-    assert result.exit_code == 0, result.output
-    found = json.loads(result.stdout)
+    found = entries("bound", "GC(n_states=2,n_actions=2)", "--horizon", 3, "--decisions", 3)
     mdps = jbrl.problem("GC(n_states=2,n_actions=2)").mdps
     assert found["lower"] == pytest.approx(exact(mdps, 0.95, 3), abs=1e-6)
     assert found["upper"] == pytest.approx(found["lower"], abs=1e-6)
@@ -264,22 +260,15 @@ def test_what_a_study_has_found_may_earn_the_lower_end(tmp_path):
     found = results.learned_on(jbrl.problem(small).digest)
     assert [name.rpartition(", ")[0] for name in found] == ["OPPS-DS by 50 lifetimes"]
     assert not results.learned_on(jbrl.problem("UGC").digest)
-    asked = ["--horizon", "3", "--decisions", "1", "--played", "5000"]
-    asked += ["--strategies", str(tmp_path / "study")]
-    arguments = ["bound", small, *asked, "--out", str(tmp_path / "bound")]
-    result = CliRunner().invoke(app, arguments)
-    assert result.exit_code == 0, result.output
+    asked = ["--horizon", 3, "--decisions", 1, "--played", 5000, "--strategies", tmp_path / "study"]
+    succeeds("bound", small, *asked, "--out", tmp_path / "bound")
     assert list((tmp_path / "bound").glob("trial-*-OPPS-DS_by_50_lifetimes*"))
     assert list((tmp_path / "bound").glob("certificate-5000-*"))
-    refused = CliRunner().invoke(app, ["bound", "GDL", *asked])
-    assert refused.exit_code == 2
-    assert "nothing was found or trained on GDL" in refused.stderr
+    refused(call("bound", "GDL", *asked), "nothing was found or trained on GDL")
 
 
 def test_the_command_prints_text():
-    result = CliRunner().invoke(
-        app, ["bound", "GC(n_states=2,n_actions=2)", "--horizon", "2", "--decisions", "2"]
-    )
+    result = call("bound", "GC(n_states=2,n_actions=2)", "--horizon", 2, "--decisions", 2)
     assert "Bayes-optimal value" in result.stdout
     assert "exact" in result.stdout
 
@@ -367,8 +356,4 @@ COUNTED = ("GC", "--decisions", "60")
     ids=" ".join,
 )
 def test_bad_input_is_refused_in_one_sentence(arguments):
-    result = CliRunner().invoke(app, ["bound", *arguments])
-    assert result.exit_code == 2, result.output
-    assert result.stderr.startswith("error: ")
-    assert REFUSED[arguments] in result.stderr
-    assert result.stderr.count("\n") == 1
+    refused(call("bound", *arguments), REFUSED[arguments])

@@ -10,11 +10,10 @@ import re
 import shutil
 
 import pytest
-from typer.testing import CliRunner
 
 from docs.tables import reference
-from jbrl.cli.app import app
 from tests.docs.commands import ROOT, Command, found, problem_of
+from tests.terminal import succeeds
 
 COMMANDS = found()
 SHOWN = [command for command in COMMANDS if command.shown]
@@ -94,9 +93,7 @@ RUN_SLOWLY = [c for c in EACH if SLOW.match(c.text)]
 
 
 def call(*words: str) -> str:
-    result = CliRunner().invoke(app, list(words), catch_exceptions=False)
-    assert result.exit_code == 0, f"{words}: {result.output}"
-    return result.stdout
+    return succeeds(*words).stdout
 
 
 @pytest.fixture(scope="module")

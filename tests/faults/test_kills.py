@@ -11,17 +11,16 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
 
 import jbrl
 from jbrl.base.files import write_whole
-from jbrl.cli.app import app
 from jbrl.study import resume
 from jbrl.study.resume import Pace
 from jbrl.study.storage.store import Store
-from tests.faults.cases import differences, files, flip, outcome, sealed
+from tests.faults.cases import differences, files, flip, full, outcome, sealed
 from tests.faults.kills import Ordeal, snapshot, wrongs
 from tests.faults.warm import Warm
+from tests.terminal import succeeds
 
 
 @pytest.mark.slow
@@ -130,11 +129,8 @@ def test_every_step_of_writing_may_fail(tmp_path, monkeypatch, step):
     path = tmp_path / "file"
     write_whole(path, b"before")
 
-    def fail(*_: object, **__: object) -> None:
-        raise OSError(28, "No space left on device")
-
     with monkeypatch.context() as patched, pytest.raises(OSError, match="No space left"):
-        patched.setattr(os if step == "fsync" else Path, step, fail)
+        patched.setattr(os if step == "fsync" else Path, step, full)
         write_whole(path, np.random.default_rng(0).bytes(1000))
     assert path.read_bytes() == b"before"
     assert list(tmp_path.iterdir()) == [path]
@@ -159,8 +155,7 @@ def test_times_are_never_below_zero(study, whole, steps, monkeypatch):
     with monkeypatch.context() as patched:
         for clock in CLOCKS:
             patched.setattr(time, clock, jumping(steps).__next__)
-        done = CliRunner().invoke(app, ["run", str(study), "--out", str(out)])
-    assert done.exit_code == 0, done.output
+        succeeds("run", study, "--out", out)
     units = Store(out).units()
     assert (units[["offline_seconds", "online_seconds", "compile_seconds"]] >= 0).all(axis=None)
     assert list(differences(outcome(out), whole)) == [] and outcome(out).keys() == whole.keys()

@@ -2,25 +2,22 @@
 with the same prior, and reused after a kill.
 """
 
-import csv
-import io
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
-from typer.testing import CliRunner
 
 import jbrl
 from jbrl.agents.opps.ranking import Formula
-from jbrl.cli.app import app
 from jbrl.play import offline
 from jbrl.play.offline import Learned, SearchCheckpoint, learn
 from jbrl.play.unit import Unit
 from jbrl.study import resume
 from jbrl.study.plan import plan
 from jbrl.study.progress import Progress
+from tests import terminal
 
 BUDGET, ROUNDS, BATCH = 900, 6, 32
 SEARCH = {"algorithm": "OPPS-DS", "space": "Q2/Q0; Q0/Q1*Q1; Q0/Q2", "budget": BUDGET, "c": 60.0}
@@ -107,9 +104,7 @@ def test_what_was_tried_is_a_table(results):
 
 
 def printed(results: jbrl.Results, top: int) -> list[dict[str, str]]:
-    arguments = ["strategies", str(results.store.folder), "--top", str(top), "--format", "csv"]
-    shown = CliRunner().invoke(app, arguments, catch_exceptions=False)
-    return list(csv.DictReader(io.StringIO(shown.stdout)))
+    return terminal.rows("strategies", results.store.folder, "--top", top)
 
 
 def test_what_was_tried_is_printed(results):

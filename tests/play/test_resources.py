@@ -10,13 +10,11 @@ from types import SimpleNamespace
 import jax
 import numpy as np
 import pytest
-from typer.testing import CliRunner
 
 import jbrl
 from jbrl.agents.linear.action_values import QLearning
 from jbrl.agents.scripted import Random
 from jbrl.base.errors import JbrlError
-from jbrl.cli.app import app
 from jbrl.environments.spec import Steps
 from jbrl.play import compilation, resources
 from jbrl.play.batching import WIDEST_ON_ACCELERATOR
@@ -25,7 +23,7 @@ from jbrl.play.machine import available_cores
 from jbrl.play.protocol import Protocol
 from jbrl.play.resources import Resources, choose, parse_memory
 from jbrl.problems.lookup import problem
-from tests.terminal import output_of
+from tests.terminal import call, output_of, refused
 
 MIB = 2**20
 
@@ -113,10 +111,8 @@ def test_the_command_line_refuses_what_makes_no_sense(tmp_path, option, value):
         '[study]\nname = "s"\n[[experiments]]\nname = "GC"\nprior = "GC"\ntest = "GC"\n'
         '[[agents]]\nalgorithm = "Random"\n'
     )
-    done = CliRunner().invoke(
-        app, ["run", str(tmp_path / "s.toml"), "--out", str(tmp_path / "out"), option, value]
-    )
-    assert done.exit_code == 2 and f"{option} '{value}': expected" in done.stderr
+    done = call("run", tmp_path / "s.toml", "--out", tmp_path / "out", option, value)
+    refused(done, f"{option} '{value}': expected")
     assert not (tmp_path / "out").exists()
 
 

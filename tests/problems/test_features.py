@@ -7,13 +7,12 @@ from pathlib import Path
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from typer.testing import CliRunner
 
 import jbrl
-from jbrl.cli.app import app
 from jbrl.mdp import planning
 from jbrl.problems import features
 from jbrl.stats import brackets
+from tests.terminal import call
 
 
 def made(weights, rewards, initial_state: int = 0) -> jbrl.DirichletProblem:
@@ -22,7 +21,7 @@ def made(weights, rewards, initial_state: int = 0) -> jbrl.DirichletProblem:
     return jbrl.DirichletProblem("hand", "by hand", mdps)
 
 
-def test_a_known_mdp() -> None:
+def test_a_known_mdp():
     """State 0: stay for 0 or go for 1; state 1: back for 0, by either action. Discount 1/2: going
     and coming back is worth 1 + V(0) / 4 = 4/3, staying and then going 2/3.
     """
@@ -43,7 +42,7 @@ def test_a_known_mdp() -> None:
 
 
 @pytest.mark.parametrize("unit", [2.0**-90, 2.0**90])
-def test_shares_do_not_depend_on_the_unit_of_rewards(unit: float) -> None:
+def test_shares_do_not_depend_on_the_unit_of_rewards(unit):
     weights, rewards = np.ones((2, 2, 2)), np.arange(8).reshape(2, 2, 2) % 3
     one, other = (jbrl.problem_features(made(weights, rewards * u)) for u in (1, unit))
     assert (other.gap, other.information) == pytest.approx((one.gap, one.information))
@@ -53,7 +52,7 @@ def test_shares_do_not_depend_on_the_unit_of_rewards(unit: float) -> None:
     assert (level.gap, level.information, level.reward_spread) == (0, 0, 0)
 
 
-def test_where_the_mean_model_knows_best_knowing_the_mdp_is_worth_nothing() -> None:
+def test_where_the_mean_model_knows_best_knowing_the_mdp_is_worth_nothing():
     """Each action pays the same wherever it leads: clairvoyants earn less by rounding alone."""
     weights = [[[1e6, 1e6], [0.01, 7], [0.001, 1]], [[0.1, 0.01], [1, 0.001], [0.01, 0.1]]]
     pay = np.array([[[0.41], [1], [0.71]], [[1.71], [-0.57], [2.34]]])
@@ -61,7 +60,7 @@ def test_where_the_mean_model_knows_best_knowing_the_mdp_is_worth_nothing() -> N
     assert jbrl.problem_features(problem, discount=0.3, n_draws=400).information == 0
 
 
-def test_the_standard_error_of_information_is_that_of_other_draws(monkeypatch) -> None:
+def test_the_standard_error_of_information_is_that_of_other_draws(monkeypatch):
     """The mean model knows nothing: both actions are alike in it, and the first is that of random
     ones but for chance.
     """
@@ -76,7 +75,7 @@ def test_the_standard_error_of_information_is_that_of_other_draws(monkeypatch) -
     assert np.isnan(jbrl.problem_features(problem, n_draws=1).information_error)
 
 
-def test_steps_to_the_farthest_state_are_those_of_the_quickest_way() -> None:
+def test_steps_to_the_farthest_state_are_those_of_the_quickest_way():
     """By the second action the other state is met with probability 1/4: four steps on average."""
     often, seldom = [1e6, 1e3], [3e6, 1e6]
     problem = made([[often, seldom], [[1, 0], [1, 0]]], np.zeros((2, 2, 2)))
@@ -87,7 +86,7 @@ def test_steps_to_the_farthest_state_are_those_of_the_quickest_way() -> None:
 
 
 @pytest.mark.parametrize("name", ["GC", "GDL"])
-def test_action_values_are_those_of_the_planner(name: str) -> None:
+def test_action_values_are_those_of_the_planner(name):
     mdps = jbrl.problem(name).mdps
     weights, rewards = np.asarray(mdps.concentrations, float), np.asarray(mdps.rewards, float)
     transitions = features.draw(weights, 2, np.random.default_rng(1))
@@ -98,7 +97,7 @@ def test_action_values_are_those_of_the_planner(name: str) -> None:
         np.testing.assert_allclose(q, expected, rtol=1e-4, atol=1e-3)
 
 
-def test_draws_are_of_the_prior_however_small_or_large_its_weights() -> None:
+def test_draws_are_of_the_prior_however_small_or_large_its_weights():
     weights = np.array([[[1e-30, 3e-30, 0.0]], [[2.0, 6.0, 0.0]], [[1e20, 1e20, 2e20]]])
     drawn = features.draw(weights, 4000, np.random.default_rng(2))
     np.testing.assert_allclose(drawn.sum(-1), 1)
@@ -108,7 +107,7 @@ def test_draws_are_of_the_prior_however_small_or_large_its_weights() -> None:
     np.testing.assert_allclose(drawn[:, :, 0].mean(0), expected, atol=0.034)
 
 
-def test_what_a_clairvoyant_earns_is_that_of_the_bracket() -> None:
+def test_what_a_clairvoyant_earns_is_that_of_the_bracket():
     """An agent that is shown the MDP earns 73.22 in 250 decisions, later ones add less than 1e-3.
     The standard error of 20,000 MDPs is 0.15: four of them.
     """
@@ -117,10 +116,9 @@ def test_what_a_clairvoyant_earns_is_that_of_the_bracket() -> None:
     assert found.clairvoyant == pytest.approx(73.22, abs=0.6)
 
 
-def test_the_command_prints_what_the_function_returns() -> None:
-    done = CliRunner().invoke(app, ["show", "GC", "--features", "--json"])
-    found = json.loads(done.stdout)
-    text = CliRunner().invoke(app, ["show", "GC", "--features"]).stdout
+def test_the_command_prints_what_the_function_returns():
+    shown = "show", "GC", "--features"
+    found, text = json.loads(call(*shown, "--json").stdout), call(*shown).stdout
     assert [line.split()[0] for line in text.splitlines()] == list(found)
     low, high = found.pop("information_low"), found.pop("information_high")
     assert found == vars(jbrl.problem_features("GC"))
@@ -130,7 +128,7 @@ def test_the_command_prints_what_the_function_returns() -> None:
     assert low == pytest.approx((bracket.clairvoyant - bracket.upper) / way)
     assert low < high < found["information"]
     # no bracket is kept for another discount
-    done = CliRunner().invoke(app, ["show", "GC", "--features", "--json", "--discount", "0.9"])
+    done = call(*shown, "--json", "--discount", 0.9)
     assert json.loads(done.stdout) == vars(jbrl.problem_features("GC", discount=0.9))
 
 
@@ -144,6 +142,6 @@ def test_the_command_prints_what_the_function_returns() -> None:
         ({"problem": Path("no.json")}, r"no\.json: cannot be read"),
     ],
 )
-def test_what_cannot_be_computed_is_refused(arguments, message: str) -> None:
+def test_what_cannot_be_computed_is_refused(arguments, message):
     with pytest.raises(jbrl.JbrlError, match=message):
         jbrl.problem_features(arguments.pop("problem"), **arguments)

@@ -2,7 +2,6 @@
 amounts; known brackets, and shares of them.
 """
 
-import importlib.util
 import io
 import json
 from pathlib import Path
@@ -11,11 +10,10 @@ import numpy as np
 import pandas as pd
 import pytest
 from scipy import stats
-from typer.testing import CliRunner
 
 import jbrl
+from experiments.bounds import collect
 from jbrl.base.errors import JbrlError
-from jbrl.cli.app import app
 from jbrl.report.tables import _share
 from jbrl.stats.brackets import (
     Bracket,
@@ -29,6 +27,7 @@ from jbrl.stats.brackets import (
 )
 from jbrl.stats.two_studies import beside, only_in_one, played, same_problems
 from tests.published_study import rows
+from tests.terminal import call
 
 RNG = np.random.default_rng(0)
 A, B = RNG.normal(10, 2, 60), RNG.normal(11, 3, 60)
@@ -156,11 +155,6 @@ def test_kept_brackets_are_of_the_problems_that_they_name():
 
 
 def test_the_table_and_the_page_are_made_of_the_kept_files():
-    path = ROOT / "experiments/bounds/collect.py"
-    spec = importlib.util.spec_from_file_location("collect", path)
-    assert spec is not None and spec.loader is not None
-    collect = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(collect)
     kept = {one["problem"]: one for one in collect.narrowest()}
     assert {b.problem: (b.lower, b.upper) for b in known()} == {
         name: (one["lower"], one["upper"]) for name, one in kept.items()
@@ -238,8 +232,7 @@ def test_the_share_of_an_oracle_or_of_nothing_is_not_said(mean, oracle, text):
 
 
 def test_the_command_gives_no_share_of_an_agent_that_is_shown_the_mdp():
-    folder = str(ROOT / "experiments/published/paper-cpu")
-    result = CliRunner().invoke(app, ["scores", folder, "--format", "csv"])
+    result = call("scores", ROOT / "experiments/published/paper-cpu", "--format", "csv")
     table = pd.read_csv(io.StringIO(result.stdout))
     shown = table["algorithm"] == "Optimal"
     assert shown.any()

@@ -1,7 +1,6 @@
 """Studies in which learning diverges: only the lifetime fails, and its unit says so."""
 
 import dataclasses
-import json
 import re
 from collections.abc import Collection
 from types import SimpleNamespace
@@ -10,18 +9,17 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from typer.testing import CliRunner
 
 import jbrl
 from jbrl import bsuite_logs
 from jbrl.base.errors import JbrlError
-from jbrl.cli.app import app
 from jbrl.play import experiment
 from jbrl.play.protocol import Chunk, check_returns, played
 from jbrl.report import sensitivity as page_of_parameters
 from jbrl.report.axes import Style
 from jbrl.stats import sensitivity
 from jbrl.study.resume import conclude
+from tests.terminal import entries
 
 NAMES = {
     "bandit": r"lifetime \d+, .* of 'bsuite/bandit/0'",
@@ -88,11 +86,7 @@ def test_statistics_leave_the_unit_out_and_sensitivity_counts_its_failures(resul
     assert set(trials["algorithm"]) == {"ActorCritic"} and len(trials) == 24 * n
     failed = trials["score"].isna()
     assert (trials["learning_rate"][failed] > 1).all() and 6 * n < failed.sum() < 20 * n
-    run = CliRunner().invoke(
-        app, ["sensitivity", str(results.store.folder), "--table", "curves", "--format", "json"]
-    )
-    assert run.exit_code == 0, run.output
-    rows = json.loads(run.stdout)
+    rows = entries("sensitivity", results.store.folder, "--table", "curves")
     assert [row["low"] for row in rows] == 2 * n * [pytest.approx(3e-3), 1e9]
     assert sum(row["failed"] for row in rows) == failed.sum()
     for row in rows:

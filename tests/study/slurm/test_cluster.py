@@ -11,10 +11,9 @@ from pathlib import Path
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from typer.testing import CliRunner, Result
+from typer.testing import Result
 
 from jbrl.base.errors import JbrlError
-from jbrl.cli.app import app
 from jbrl.cli.run import _meant, work
 from jbrl.play import batching, compile_cache
 from jbrl.study import slurm
@@ -34,6 +33,7 @@ from jbrl.study.status import submitted_tasks
 from jbrl.study.stopping import Stopped
 from jbrl.study.storage.store import Store
 from tests.slurm.cluster import STUDY
+from tests.terminal import call, refused
 
 SBATCH = """#!/bin/sh
 n=$(cat {folder}/count 2>/dev/null || echo 40)
@@ -68,8 +68,7 @@ def programs(tmp_path, monkeypatch):
 
 
 def run(study: Path, *options: object) -> Result:
-    arguments = ["run", study, "--out", study.parent / "out", *options]
-    return CliRunner().invoke(app, [str(a) for a in arguments], catch_exceptions=False)
+    return call("run", study, "--out", study.parent / "out", *options)
 
 
 def submit(study: Path, *options: object) -> Result:
@@ -136,9 +135,7 @@ def test_what_is_in_the_queue_is_not_submitted_again(study, programs):
 def test_nothing_is_submitted_while_slurm_does_not_say_what_it_has(study, programs):
     assert submit(study, "--only", "Random").exit_code == 0
     says(programs / "squeue", "slurm_load_jobs error: Socket timed out")
-    result = submit(study)
-    assert result.exit_code == 2
-    assert "SLURM does not say what it has in its queue" in result.output
+    refused(submit(study), "SLURM does not say what it has in its queue")
     assert not (programs / "42.sh").exists()
 
 
@@ -202,19 +199,18 @@ def test_options_that_are_refused(study, options, message):
 
 def test_without_submitit(study, monkeypatch):
     monkeypatch.setitem(sys.modules, "submitit", None)
-    result = submit(study)
-    assert (result.exit_code, "pip install submitit" in result.output) == (2, True)
+    refused(submit(study), "pip install submitit")
     assert not (study.parent / "out").exists()
 
 
 def test_without_slurm_or_where_sbatch_refuses(study, programs, monkeypatch, tmp_path):
-    says(programs / "sbatch", "sbatch: error: invalid partition specified: long")
-    result, message = submit(study), "sbatch: error: invalid partition specified: long"
+    message = "sbatch: error: invalid partition specified: long"
+    says(programs / "sbatch", message)
+    result = submit(study)
     assert result.exit_code == 2
     assert f"SLURM has not accepted the study: {message}" in result.output
     monkeypatch.setenv("PATH", str(tmp_path))
-    result = submit(study)
-    assert (result.exit_code, "'srun' is not found" in result.output) == (2, True)
+    refused(submit(study), "'srun' is not found")
 
 
 def test_only_a_process_that_is_a_task_asks_to_be_put_back(monkeypatch, tmp_path):

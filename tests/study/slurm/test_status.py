@@ -1,6 +1,5 @@
 """Progress of a study, as read from its directory."""
 
-import json
 import os
 import shutil
 import socket
@@ -12,11 +11,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
 
 import jbrl
 from jbrl.base.files import write_whole
-from jbrl.cli.app import app
 from jbrl.play import machine as study_status
 from jbrl.play.unit import Unit
 from jbrl.study import progress
@@ -27,6 +24,7 @@ from jbrl.study.status import Observer, Status, record_tasks
 from jbrl.study.storage import store as store_module
 from jbrl.study.storage.files import StoreError, pack_json
 from tests.study.slurm.test_cluster import says
+from tests.terminal import call, entries, succeeds
 
 HERE = socket.gethostname()
 TABLES: dict[str, Any] = {
@@ -88,9 +86,7 @@ def slurm(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, *lines: str) -> None:
 
 
 def text(folder: Path) -> list[str]:
-    result = CliRunner().invoke(app, ["status", str(folder)], catch_exceptions=False)
-    assert result.exit_code == 0
-    return result.output.splitlines()
+    return succeeds("status", folder).output.splitlines()
 
 
 def test_while_it_runs_and_after(tmp_path):
@@ -286,8 +282,7 @@ def test_a_clock_that_was_set_back_makes_no_time_negative(folder):
 
 def test_as_json(folder):
     note(folder)
-    result = CliRunner().invoke(app, ["status", str(folder), "--format", "json"])
-    found = json.loads(result.output)
+    found = entries("status", folder)
     assert (found["done"], found["left"], found["active"]) == (3, 3, True)
     assert found["workers"][0]["n"] == 4
 
@@ -306,8 +301,8 @@ def test_classes_that_may_have_changed_are_named(folder):
 def test_no_study(tmp_path):
     with pytest.raises(StoreError, match="no results of a study here"):
         Observer(tmp_path)
-    assert CliRunner().invoke(app, ["status", str(tmp_path)]).exit_code == 2
-    assert CliRunner().invoke(app, ["status", str(tmp_path), "--format", "xml"]).exit_code == 2
+    assert call("status", tmp_path).exit_code == 2
+    assert call("status", tmp_path, "--format", "xml").exit_code == 2
 
 
 def test_a_run_goes_on_where_nothing_can_be_noted(folder):
