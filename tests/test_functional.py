@@ -3,21 +3,18 @@ together as alone, and a learner in the manner of PureJaxRL.
 """
 
 import dataclasses
-import importlib.util
 from functools import partial
-from pathlib import Path
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from docs.examples import functional_ppo
 from jbrl import functional
 from jbrl.base.errors import JbrlError
 from jbrl.mdp.sampling import stream
 from jbrl.problems.lookup import problem
-
-EXAMPLE = Path(__file__).parents[1] / "docs" / "examples" / "functional_ppo.py"
 
 
 def test_an_episode_is_that_of_the_environment_and_the_next_follows_within_the_step():
@@ -99,11 +96,8 @@ def test_bad_values_are_refused_by_name(options):
 
 def test_the_example_learns():
     """The best return of DeepSea(size=3) is 0.99 in three steps; that of chance is 0.12."""
-    spec = importlib.util.spec_from_file_location("functional_ppo", EXAMPLE)
-    example = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(example)
     env, params = functional.make("DeepSea(size=3)", vectors=True)
     with jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):
-        rewards = jax.jit(partial(example.train, env))(params, jax.random.key(0))
+        rewards = jax.jit(partial(functional_ppo.train, env))(params, jax.random.key(0))
     assert rewards[0] < 0.1
     assert rewards[-1] > 0.3

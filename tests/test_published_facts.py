@@ -3,14 +3,12 @@ known truth, and winners from left to right.
 """
 
 import functools
-import importlib.util
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
 
-from experiments import castronovo2016
+from experiments import castronovo2016, published
 from jbrl.stats import two_studies
 from jbrl.stats.published import castronovo2016 as data
 from jbrl.stats.table import factor95
@@ -201,35 +199,24 @@ def test_lists_of_winners_begin_with_random_and_hold_known_names():
     )
 
 
-SCRIPT = Path(__file__).parents[1] / "experiments" / "published.py"
-
-
-@pytest.fixture(scope="module")
-def script():
-    spec = importlib.util.spec_from_file_location("published", SCRIPT)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-def test_all_cells_are_there(script):
-    cells = pd.concat([script.cells(), script.cells(long=True)])
+def test_all_cells_are_there():
+    cells = pd.concat([published.cells(), published.cells(long=True)])
     assert cells.groupby("source").size().to_dict() == {"C++": 25, "paper": 42}
     assert set(cells.experiment) == {"GC", "GDL", "Grid"}
 
 
 @pytest.mark.slow
-def test_means_agree_with_the_published_ones(script):
-    table = pd.DataFrame(script.compare())
-    assert len(table) == 52
-    far = table[table["standard errors apart"].abs() > 3]
-    assert far.empty, far.to_string()
-
-
-@pytest.mark.slow
-def test_means_of_searches_agree_with_the_published_ones(script):
-    """Those with the larger budgets take hours: `experiments/published.py --long` plays them."""
-    table = pd.DataFrame(script.compare(100, long=True, only=r"BFS3 K=1;|SBOSS epsilon=0\.1"))
-    assert len(table) == 3
+@pytest.mark.parametrize(
+    ("options", "cells"),
+    [
+        ({}, 52),
+        # those with the larger budgets take hours: `experiments/published.py --long` plays them
+        ({"n_environments": 100, "long": True, "only": r"BFS3 K=1;|SBOSS epsilon=0\.1"}, 3),
+    ],
+    ids=["all", "searches"],
+)
+def test_means_agree_with_the_published_ones(options, cells):
+    table = pd.DataFrame(published.compare(**options))
+    assert len(table) == cells
     far = table[table["standard errors apart"].abs() > 3]
     assert far.empty, far.to_string()

@@ -5,23 +5,16 @@ Values are those of the authors' program (experiments/atari5/expected), or of sc
 has none.
 """
 
-import importlib.util
-from pathlib import Path
-
 import numpy as np
 import pandas as pd
 import pytest
 
+from experiments.atari5 import reproduce
 from jbrl.stats.subset.fit import Folds, shuffled
 from jbrl.stats.subset.model import model_of, predict
 from jbrl.stats.subset.problem import Search
 from jbrl.stats.subset.robustness import bootstrap_weights, over_seeds, pooled_r2
 from jbrl.stats.subset.search import fit_of, search
-
-SCRIPT = Path(__file__).parents[3] / "experiments" / "atari5" / "reproduce.py"
-spec = importlib.util.spec_from_file_location("reproduce_atari5", SCRIPT)
-reproduce = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(reproduce)
 
 
 @pytest.fixture(scope="module")
