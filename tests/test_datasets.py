@@ -107,7 +107,7 @@ def test_a_changed_or_missing_file_is_refused(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("name", datasets.PRETRAINED)
-def test_each_pretrained_policy_is_that_of_its_card(name: str) -> None:
+def test_each_pretrained_policy_is_that_of_its_card(name):
     policy = jbrl.load_pretrained(name)
     folder = ROOT / "experiments/published/policies" / name
     card = (folder / "README.md").read_text(encoding="utf-8")
@@ -119,7 +119,7 @@ def test_each_pretrained_policy_is_that_of_its_card(name: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", datasets.PRETRAINED)
-def test_a_pretrained_policy_earns_what_is_published(name: str) -> None:
+def test_a_pretrained_policy_earns_what_is_published(name):
     policy, n = jbrl.load_pretrained(name), 2000
     player = policy.learned.strategy if policy.learned else policy.agent
     test, prior = name.removesuffix("-inaccurate"), policy.problem.short_name
@@ -129,6 +129,6 @@ def test_a_pretrained_policy_earns_what_is_published(name: str) -> None:
     assert abs(found.mean() - published["mean"]) < 4.5 * error  # false in 1 of 20,000 runs for six
 
 
-def test_an_unknown_policy_is_refused() -> None:
+def test_an_unknown_policy_is_refused():
     with pytest.raises(jbrl.JbrlError, match="unknown policy 'Gc'; did you mean 'GC'"):
         jbrl.load_pretrained("Gc")

@@ -92,7 +92,7 @@ def walked(folder: Path, words: list[str]) -> str:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["the quick study", *WALKS])
-def test_a_walk_is_as_written(name: str, checkout: Path) -> None:
+def test_a_walk_is_as_written(name, checkout):
     said = ""
     for words in steps(WALKS.get(name, PAGE.split("\n## ")[0])):
         if words[0] in ("python", "bash"):

@@ -59,10 +59,8 @@ AGENT_MISTAKES = [
     (
         "@jbrl.register_agent",
         "# ",
-        (
-            "'curious_q:CuriousQ' is not registered: write @register_agent(\"CuriousQ\") above "
-            "the class"
-        ),
+        "'curious_q:CuriousQ' is not registered: write @register_agent(\"CuriousQ\") above "
+        "the class",
     ),
     # in the study
     ("", "bonus = -1.0", "(curious_q:CuriousQ): bonus = -1.0: expected a number from 0"),
@@ -93,18 +91,14 @@ TRACED = [
     (
         ", static=True",
         "",
-        (
-            ": spec.observation = Discrete(n=array(6, dtype=int32)): expected n to be an integer "
-            "from 1 to 2147483647, made of static fields"
-        ),
+        ": spec.observation = Discrete(n=array(6, dtype=int32)): expected n to be an integer "
+        "from 1 to 2147483647, made of static fields",
     ),
     (
         "state.steps + 1",
         "state.steps + 1.0",
-        (
-            ": step returned a state (int32[], float32[], int32[]): expected (int32[], int32[], "
-            "int32[]), as reset returns it"
-        ),
+        ": step returned a state (int32[], float32[], int32[]): expected (int32[], int32[], "
+        "int32[]), as reset returns it",
     ),
     (
         "gust = (",
@@ -125,10 +119,8 @@ PLAYED = [
     (
         "arrived, too_long",
         "arrived, arrived",
-        (
-            ", lifetime 0, step 58 (episode 2): the episode is both terminated and truncated: "
-            "expected one of them at most"
-        ),
+        ", lifetime 0, step 58 (episode 2): the episode is both terminated and truncated: "
+        "expected one of them at most",
     )
 ]
 AGENT_PROGRAM = """

@@ -33,21 +33,21 @@ TABLE = {
 @pytest.mark.parametrize(
     "cell", [pytest.param(c, marks=pytest.mark.slow) if c[2] > 0.9 else c for c in TABLE]
 )
-def test_indices_are_those_of_the_published_table(cell: tuple[int, int, float]) -> None:
+def test_indices_are_those_of_the_published_table(cell):
     wins, losses, discount = cell
     low, high = bernoulli(wins, losses).index(discount)
     assert low <= high <= low + 2e-5
     assert (low + high) / 2 == pytest.approx(TABLE[cell], abs=6e-5)
 
 
-def test_no_limit_exceeds_the_greatest_reward(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_limit_exceeds_the_greatest_reward(monkeypatch):
     """Even where the arm is not followed for as long as its discount asks for."""
     monkeypatch.setattr(gittins, "MOST_BELIEFS", 1000)
     low, high = bernoulli(1, 1).index(0.999)
     assert 0.5 < low <= high == 1
 
 
-def test_what_is_no_arm_is_refused() -> None:
+def test_what_is_no_arm_is_refused():
     for discount in (1, 1.5, float("nan"), -0.1):
         with pytest.raises(JbrlError, match=r"discount = .*: expected a number from 0 up to"):
             bernoulli(1, 1).index(discount)
@@ -88,7 +88,7 @@ CASES = {
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_the_value_is_that_of_induction(case: str) -> None:
+def test_the_value_is_that_of_induction(case):
     """The rest after the pulls is worth at most what the greatest reward for ever is."""
     arms, discount, pulls = CASES[case]
     low, high = value(arms, discount)
@@ -98,7 +98,7 @@ def test_the_value_is_that_of_induction(case: str) -> None:
     assert found >= low - 2 * rest
 
 
-def test_no_limits_of_a_lifetime_are_false() -> None:
+def test_no_limits_of_a_lifetime_are_false():
     """Of 8 problems with arms that differ, one state or two; nothing is random in the limits."""
     generator = np.random.default_rng(0)
     for number in range(8):
@@ -118,18 +118,18 @@ def test_no_limits_of_a_lifetime_are_false() -> None:
         assert high - low <= 0.8**horizon * states * 2
 
 
-def test_the_bound_of_the_best_arm_holds() -> None:
+def test_the_bound_of_the_best_arm_holds():
     draws = np.random.default_rng(1).beta(1, 2, (100_000, 5)).max(1).mean()
     assert draws <= best_at_most((bernoulli(1, 2),) * 5) <= 1
 
 
 @pytest.mark.parametrize("name", ["GC", "Grid", "GDL", "UGC", "ShortestPath"])
-def test_what_is_no_bandit_is_not_taken_for_one(name: str) -> None:
+def test_what_is_no_bandit_is_not_taken_for_one(name):
     assert as_bandit(problem(name).mdps) is None
 
 
 @pytest.mark.parametrize("broken", ["reward", "choice", "first", "sometimes longer"])
-def test_a_bandit_must_lead_back_alike_without_a_reward(broken: str) -> None:
+def test_a_bandit_must_lead_back_alike_without_a_reward(broken):
     mdps = problem("Bandit").mdps
     weights, rewards = mdps.concentrations.copy(), mdps.rewards.copy()
     first = -1 if broken == "first" else 0
@@ -142,7 +142,7 @@ def test_a_bandit_must_lead_back_alike_without_a_reward(broken: str) -> None:
     assert as_bandit(distribution(weights, rewards, first)) is None
 
 
-def test_outcomes_of_an_arm_that_pay_the_same_are_one() -> None:
+def test_outcomes_of_an_arm_that_pay_the_same_are_one():
     """An arm with the outcomes 0, 2, 2 and one that has no weight."""
     weights, rewards = np.zeros((4, 2, 4)), np.zeros((4, 2, 4))
     weights[0], weights[1:, :, 0] = [(0, 2, 3, 1), (0, 1, 0, 4)], 1
@@ -152,7 +152,7 @@ def test_outcomes_of_an_arm_that_pay_the_same_are_one() -> None:
     assert bandit.stages == ((Arm((0.0, 2.0), (1.0, 5.0)), Arm((1.0, 5.0), (4.0, 1.0))),)
 
 
-def test_symmetric_arms_share_what_they_are_worth() -> None:
+def test_symmetric_arms_share_what_they_are_worth():
     """The value does not depend on the order of arms."""
     arms = [bernoulli(1, 1), bernoulli(2, 1), bernoulli(1, 4)]
     found = {value(list(order), 0.7) for order in itertools.permutations(arms)}
@@ -160,7 +160,7 @@ def test_symmetric_arms_share_what_they_are_worth() -> None:
 
 
 @pytest.mark.slow
-def test_the_table_of_the_page_is_that_of_the_kept_results() -> None:
+def test_the_table_of_the_page_is_that_of_the_kept_results():
     found = bandits.shares(jbrl.Results(bandits.KEPT))
     assert bandits.rows_of(found) in bandits.PAGE.read_text(encoding="utf-8")
     gittins = found[found["agent"] == "Gittins"]

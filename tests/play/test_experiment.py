@@ -36,6 +36,12 @@ def protocol(**changes) -> Protocol:
     return dataclasses.replace(Protocol(gc, gc, n_environments=20, lifetime=Steps(12)), **changes)
 
 
+def prepared(agent, of: Protocol, **options) -> Run:
+    run = Run(agent, of, **options)
+    run.prepare()
+    return run
+
+
 def all_returns(run: Run, **how) -> np.ndarray:
     run.prepare()
     return np.concatenate([chunk.returns for chunk in run.chunks(**how)])
@@ -50,9 +56,7 @@ def test_random_has_the_published_mean_return_on_gc():
 
 
 def test_returns_are_the_discounted_sums_of_the_recorded_rewards():
-    run = Run(Random(), protocol(discount=0.5), record=True)
-    run.prepare()
-    (chunk,) = run.chunks()
+    (chunk,) = prepared(Random(), protocol(discount=0.5), record=True).chunks()
     rewards = chunk.trajectories["rewards"].astype(np.float64)
     expected = [sum(r * 0.5**t for t, r in enumerate(row)) for row in rewards]
     np.testing.assert_allclose(chunk.returns, expected, rtol=1e-12)
@@ -60,9 +64,7 @@ def test_returns_are_the_discounted_sums_of_the_recorded_rewards():
 
 
 def test_recorded_moves_are_possible_and_earn_their_rewards():
-    run = Run(Random(), protocol(), record=True)
-    run.prepare()
-    (chunk,) = run.chunks()
+    (chunk,) = prepared(Random(), protocol(), record=True).chunks()
     moves, gc = chunk.trajectories, problem("GC").mdps
     x, y, u = moves["states"][:, :-1], moves["states"][:, 1:], moves["actions"]
     assert moves["states"].shape == (20, 13) and u.shape == (20, 12)
@@ -112,8 +114,7 @@ class Taught(Agent):
 )
 def test_an_agent_learns_or_searches_on_the_device_that_it_plays_on(agent):
     second, few = jax.devices()[1], protocol(n_environments=4, lifetime=Steps(3))
-    run = Run(agent, few, resources=Resources([second]))
-    run.prepare()
+    run = prepared(agent, few, resources=Resources([second]))
     assert {device for leaf in jax.tree.leaves(run.knowledge) for device in leaf.devices()} == {
         second
     }
@@ -122,8 +123,7 @@ def test_an_agent_learns_or_searches_on_the_device_that_it_plays_on(agent):
 
 def test_times_are_measured_and_compilation_is_counted_once():
     changed = protocol(lifetime=Steps(13))
-    first, second, learner = Run(Random(), changed), Run(Random(), changed), Run(Taught(), changed)
-    first.prepare(), second.prepare(), learner.prepare()
+    first, second, learner = (prepared(of, changed) for of in (Random(), Random(), Taught()))
     assert first.compile_seconds > 0 and second.compile_seconds == 0
     assert all(chunk.online_seconds > 0 for chunk in second.chunks())
     assert second.latency().median > 0
@@ -237,8 +237,7 @@ def test_no_bit_depends_on_how_many_models_the_cache_holds(name, monkeypatch):
 def test_of_many_calls_of_a_run_only_the_first_are_repeated_for_the_clock(monkeypatch):
     monkeypatch.setattr(Random, "lanes", 8)
     resources = Resources(jax.devices()[:1])
-    run = Run(Random(), protocol(n_environments=40), resources=resources)
-    run.prepare()
+    run = prepared(Random(), protocol(n_environments=40), resources=resources)
     repeated = []
 
     def timed(call, *arguments):
@@ -349,8 +348,7 @@ class SpoilsAtItsOwnPace(Spoils, Stepwise):
 @pytest.mark.parametrize("cls", [Spoils, SpoilsAtItsOwnPace])
 def test_nan_in_the_state_is_found_although_all_actions_are_legal(cls, monkeypatch):
     """Named: the agent, the first MDP in which it happens, the problem and the field."""
-    at_all = Run(cls(), protocol(seed=1), record=True)
-    at_all.prepare()
+    at_all = prepared(cls(), protocol(seed=1), record=True)
     with monkeypatch.context() as patch:
         check = Run.checked
 
@@ -379,8 +377,7 @@ def test_latency_is_of_one_decision_with_what_is_learned_from_it(monkeypatch):
     An oracle is shown an environment.
     """
     for agent in (Random(), Optimal()):
-        run = Run(agent, protocol(n_environments=2))
-        run.prepare()
+        run = prepared(agent, protocol(n_environments=2))
         numbers = itertools.count(2 - 2 * stepping.WARM)
         monkeypatch.setattr(stepping, "since", lambda _, n=numbers: max(0, next(n) // 2) / 2000)
         found = run.latency().columns()

@@ -58,14 +58,8 @@ def decisions(agent, prior, test=None, *, n_environments=24, horizon=80, seed=3)
 
 def transition(x, action, y, reward=0.0):
     """A transition of an MDP that never ends."""
-    return Transition(
-        jnp.int32(x),
-        jnp.int32(action),
-        jnp.float32(reward),
-        jnp.int32(y),
-        jnp.bool_(False),
-        jnp.bool_(False),
-    )
+    numbers, never = (jnp.int32(x), jnp.int32(action), jnp.float32(reward)), jnp.bool_(False)
+    return Transition(*numbers, jnp.int32(y), never, never)
 
 
 def true_mdp(test, index, seed=3):

@@ -15,52 +15,28 @@ AGENTS = (
     ("BEB", {"beta": 2.5, "bonus": "visits"}),
     ("Optimal", {}),
 )
+SETTINGS = {"name": "small", "seed": 0, "n_mdps": 40}
 MANIFEST = {
     "format": 1,
-    "study": {
-        "name": "small",
-        "seed": 0,
-        "n_mdps": 40,
-        "horizon": 250,
-        "discount": 0.95,
-        "latency": False,
-    },
+    "study": SETTINGS | {"horizon": 250, "discount": 0.95, "latency": False},
     "oracles": ["Optimal"],
     "versions": {"jbrl": "0.1.0", "jax": "0.10.2"},
     "machine": {"processor": "some processor", "cores": 2},
 }
 # The same of environments, as `Store.open` writes it.
-LEARNERS = (
-    ("Random", {}),
-    ("e-Greedy", {"epsilon": 0.0}),
-    ("e-Greedy", {"epsilon": 0.1}),
-    ("BEB", {"beta": 2.5, "bonus": "visits"}),
-)
-CHAIN, SEA = (
-    ("Chain-10d", "Chain-10d", "Chain-10d"),
-    ("Deep sea", "DeepSea(size=5)", "DeepSea(size=5)"),
-)
-PER_EPISODE = {"criterion": "mean return per episode"}
+LEARNERS = AGENTS[:-1]
+CHAIN = ("Chain-10d", "Chain-10d", "Chain-10d")
+SEA = ("Deep sea", "DeepSea(size=5)", "DeepSea(size=5)")
+EPISODES = [
+    {"name": "Chain-10d", "test": "Chain-10d", "lifetime": "100 episodes"},
+    {"name": "Deep sea", "test": "DeepSea(size=5)", "horizon": 500, "lifetime": "500 steps"},
+]
 EPISODIC = {key: value for key, value in MANIFEST.items() if key != "oracles"} | {
-    "study": {"name": "small", "seed": 0, "n_mdps": 40, "latency": False},
-    "experiments": [
-        {"name": "Chain-10d", "test": "Chain-10d", "lifetime": "100 episodes", **PER_EPISODE},
-        {
-            "name": "Deep sea",
-            "test": "DeepSea(size=5)",
-            "horizon": 500,
-            "lifetime": "500 steps",
-            **PER_EPISODE,
-        },
-    ],
+    "study": SETTINGS | {"latency": False},
+    "experiments": [one | {"criterion": "mean return per episode"} for one in EPISODES],
 }
-GC = {
-    "name": "GC",
-    "prior": "GC",
-    "test": "GC",
-    "criterion": "discounted return",
-    "lifetime": "250 steps",
-}
+GC = {"name": "GC", "prior": "GC", "test": "GC"}
+GC |= {"criterion": "discounted return", "lifetime": "250 steps"}
 MIXED = MANIFEST | {"experiments": [GC, *EPISODIC["experiments"]]}
 
 

@@ -20,7 +20,7 @@ from jbrl.stats.table import oracles_of
 from tests import kept
 from tests.report.synthetic import MANIFEST, study, undo
 from tests.report.synthetic import plain as text
-from tests.report.test_html import Page
+from tests.report.test_html import Page, ids_of
 
 
 def report_of(scores, returns, manifest=MANIFEST):
@@ -286,33 +286,13 @@ def searched(seeds=(0,)):
             pulls = np.sort(
                 np.random.default_rng(budget + seed).multinomial(budget, [1 / arms] * arms)
             )[::-1]
+            parameters = json.dumps({"budget": budget, "space": "F3"})
+            table = {"prior": prior, "algorithm": "OPPS-DS", "parameters": parameters, "seed": seed}
             names = ["<Q0>", *(f"|Q{i}|+{budget}" for i in range(1, arms))]
-            named = {
-                "prior": prior,
-                "algorithm": "OPPS-DS",
-                "parameters": json.dumps({"budget": budget, "space": "F3"}),
-                "seed": seed,
-            }
-            table = {
-                "strategy": names,
-                "pulls": pulls,
-                "mean": 40.0 - np.arange(arms),
-                "std": 5.0,
-                "ci95": 0.5,
-            }
-            flags = {"discarded": np.arange(arms) == 2, "chosen": np.arange(arms) == 0}
-            parts.append(
-                pd.DataFrame(
-                    {
-                        **named,
-                        **table,
-                        **flags,
-                        "consumed": budget,
-                        "simulated": budget + 7,
-                        "offline_seconds": 0.25,
-                    }
-                )
-            )
+            table |= {"strategy": names, "pulls": pulls, "mean": 40.0 - np.arange(arms)}
+            table |= {"std": 5.0, "ci95": 0.5, "discarded": np.arange(arms) == 2}
+            table |= {"chosen": np.arange(arms) == 0, "consumed": budget, "simulated": budget + 7}
+            parts.append(pd.DataFrame(table | {"offline_seconds": 0.25}))
     return pd.concat(parts, ignore_index=True)
 
 
@@ -323,8 +303,13 @@ def out(tmp_path_factory):
     return folder
 
 
+def searches(folder):
+    """The page about them."""
+    return (folder / "strategies.html").read_text(encoding="utf-8")
+
+
 def test_each_prior_has_its_searches_and_their_best_strategies(out):
-    source = (out / "strategies.html").read_text(encoding="utf-8")
+    source = searches(out)
     kept.compare_page("strategies", source)
     page = Page(source)
     text = " ".join("".join(page.text).split())
@@ -339,7 +324,7 @@ def test_each_prior_has_its_searches_and_their_best_strategies(out):
 
 
 def test_the_figure_shows_what_the_table_lists(out):
-    text = (out / "strategies.html").read_text(encoding="utf-8")
+    text = searches(out)
     figure = re.search(r'<svg class="plot" id="gc--arms".*?</svg>', text, flags=re.S).group()
     assert figure.count('class="mark"') == LISTED
     assert f"<caption><div>The {LISTED} tried most of 14" in text
@@ -352,7 +337,7 @@ def test_a_training_is_shown_by_stretches_in_order(tmp_path):
     trained = searched().query("parameters.str.contains('1000')")
     trained = trained.assign(strategy=names, algorithm="BeliefPPO", chosen=np.arange(14) == 13)
     write_report(*study(), MANIFEST, tmp_path, trained)
-    text = (tmp_path / "strategies.html").read_text(encoding="utf-8")
+    text = searches(tmp_path)
     assert f"<caption><div>{LISTED} of 14 stretches of it" in text
     listed = [name for name in names if f'<th scope="row">{name}' in text]
     assert len(listed) == LISTED and listed[-1] == names[-1]
@@ -363,15 +348,14 @@ def test_a_training_is_shown_by_stretches_in_order(tmp_path):
 def test_strategies_without_a_pull_are_neither_drawn_nor_listed(tmp_path):
     never = searched().assign(pulls=lambda rows: rows["pulls"].where(rows["chosen"], 0))
     write_report(*LITTLE, MANIFEST, tmp_path, never)
-    text = (tmp_path / "strategies.html").read_text(encoding="utf-8")
+    text = searches(tmp_path)
     assert "The 1 tried most of 14" in text
     assert "|Q1|" not in text
 
 
 def test_ids_are_different_and_nothing_is_loaded(out):
-    text = (out / "strategies.html").read_text(encoding="utf-8")
-    ids = [attributes["id"] for _, attributes in Page(text).elements if "id" in attributes]
-    assert len(ids) == len(set(ids)) > 2
+    text = searches(out)
+    assert len(ids_of(Page(text))) > 2
     assert "http://" not in text.replace("http://www.w3.org", "") and "src=" not in text
 
 
@@ -381,9 +365,7 @@ def test_the_report_leads_there(out):
 
 def test_seeds_are_named_where_there_are_several(tmp_path):
     write_report(*LITTLE, MANIFEST, tmp_path, searched(seeds=(0, 1)))
-    assert "OPPS-DS (budget = 100, seed 1)" in (tmp_path / "strategies.html").read_text(
-        encoding="utf-8"
-    )
+    assert "OPPS-DS (budget = 100, seed 1)" in searches(tmp_path)
 
 
 @pytest.mark.parametrize("strategies", [None, searched().iloc[:0]])

@@ -25,7 +25,7 @@ from jbrl.stats.subset.problem import Search
 from jbrl.stats.subset.study import study
 from jbrl.stats.subset.transform import transform_of
 from tests import kept
-from tests.report.test_html import Page
+from tests.report.test_html import Page, ids_of
 from tests.stats.subset.tables import matrix, table_of
 
 
@@ -68,8 +68,7 @@ def test_page_stands_alone(text):
     page = Page(text)
     kept.compare_page("subset", text)
     assert not re.search(r"@import|url\((?!#)|https?://", text.replace("http://www.w3.org", ""))
-    ids = [a["id"] for _, a in page.elements if "id" in a]
-    assert len(ids) == len(set(ids)) and all(re.fullmatch(r"[\w-]+", id) for id in ids)
+    assert all(re.fullmatch(r"[\w-]+", id) for id in ids_of(page))
     assert "A &lt;title&gt; &amp; more" in text and "<title> &" not in text and "<b>A" not in text
     assert "mathdefault" not in text
     for title, _ in FIGURES.values():

@@ -332,7 +332,7 @@ def test_agents_that_cannot_be_paired_have_no_list():
     assert blocks_of(0.0, cut=1) == []
 
 
-def test_brackets_are_found_by_the_digest_of_the_distribution() -> None:
+def test_brackets_are_found_by_the_digest_of_the_distribution():
     known = brackets.find("GC", *comparison.PUBLISHED)
     assert known is not None
     row = {"experiment": "GC", "published": 42.0, "published_ci95": 1.0}

@@ -48,6 +48,10 @@ class Counter(Agent[Any, tuple]):
         )
 
 
+PLAY = jax.jit(episodes.play_lifetime)
+PLAY_MANY = jax.jit(jax.vmap(episodes.play_lifetime, in_axes=(None, None, 0)))
+
+
 def rules_of(name: str, lifetime: Episodes | Steps, seed: int = 0) -> episodes.Rules:
     chosen: Any = problem(name)
     return episodes.Rules(
@@ -114,7 +118,7 @@ def played_by_hand(rules: episodes.Rules, index: int) -> tuple[list[float], int,
 )
 def test_a_lifetime_is_that_of_the_loop(name, n_episodes):
     rules = rules_of(name, Episodes(n_episodes, 10_000), seed=5)
-    lane = jax.jit(episodes.play_lifetime)(rules, None, jnp.int32(3))
+    lane = PLAY(rules, None, jnp.int32(3))
     returns, decisions, seen = played_by_hand(rules, 3)
     assert (int(lane.episodes), int(lane.steps), int(lane.fault)) == (n_episodes, decisions, 0)
     score = EpisodeMean().scores(jax.tree.map(lambda v: np.asarray(v)[None], lane.recorder))
@@ -124,21 +128,17 @@ def test_a_lifetime_is_that_of_the_loop(name, n_episodes):
 
 def test_lanes_are_independent_and_differ():
     rules = rules_of("Chain-10s", Episodes(4))
-    together = jax.jit(jax.vmap(episodes.play_lifetime, in_axes=(None, None, 0)))(
-        rules, None, jnp.arange(9, dtype=jnp.int32)
-    )
-    alone = jax.jit(episodes.play_lifetime)(rules, None, jnp.int32(7))
+    together = PLAY_MANY(rules, None, jnp.arange(9, dtype=jnp.int32))
+    alone = PLAY(rules, None, jnp.int32(7))
     assert int(together.steps[7]) == int(alone.steps)
     assert float(together.recorder.total[7]) == float(alone.recorder.total)
     assert len(set(np.asarray(together.steps).tolist())) > 5
-    other = jax.jit(episodes.play_lifetime)(
-        rules_of("Chain-10s", Episodes(4), seed=1), None, jnp.int32(7)
-    )
+    other = PLAY(rules_of("Chain-10s", Episodes(4), seed=1), None, jnp.int32(7))
     assert int(other.steps) != int(alone.steps)
 
 
 def test_a_lifetime_of_steps_ends_within_an_episode():
-    lane = jax.jit(episodes.play_lifetime)(rules_of("Gridworld-5d", Steps(300)), None, jnp.int32(0))
+    lane = PLAY(rules_of("Gridworld-5d", Steps(300)), None, jnp.int32(0))
     assert int(lane.steps) == 300
     totals = lane.recorder
     assert float(totals.total + totals.current) == -300.0
@@ -152,9 +152,7 @@ def test_an_agent_may_play_on_its_prior_while_it_trains():
 
     def train(key: jax.Array, prior: EnvironmentPrior) -> jax.Array:
         rules = episodes.Rules(Counter(2), prior.environment, EpisodeMean(), key, prior.lifetime)
-        lanes = jax.vmap(episodes.play_lifetime, in_axes=(None, None, 0))(
-            rules, None, jnp.arange(8, dtype=jnp.int32)
-        )
+        lanes = PLAY_MANY(rules, None, jnp.arange(8, dtype=jnp.int32))
         return lanes.recorder.total / lanes.episodes.astype(jnp.float32)
 
     prior: Any = problem("Chain-10d").prior(Episodes(2), 0.95)

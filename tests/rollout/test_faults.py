@@ -33,9 +33,7 @@ def states(a: list[float], b: float) -> dict:
         ([NAN, NAN], NAN, 0, "NaN in ['agent']['a'] of its state: expected numbers or infinities"),
     ],
 )
-def test_the_first_leaf_with_nan_is_named(
-    a: list[float], b: float, expected: int, sentence: str
-) -> None:
+def test_the_first_leaf_with_nan_is_named(a, b, expected, sentence):
     given = states(a, b)
     fault = int(jax.jit(faults.nan_fault)(given))
     assert fault == faults.NAN + expected
@@ -55,9 +53,7 @@ def test_the_first_leaf_with_nan_is_named(
     ],
 )
 @pytest.mark.parametrize("method", ["act", "observe"])
-def test_a_state_that_changes_names_the_method_and_the_field(
-    after: dict, words: str, method: str
-) -> None:
+def test_a_state_that_changes_names_the_method_and_the_field(after, words, method):
     before = {"a": jnp.int32(1), "b": jnp.ones(2)}
     faults.check_state("an agent", before, before, {"a": jnp.int32(2), "b": jnp.zeros(2)})
     with pytest.raises(JbrlError) as error:
@@ -65,33 +61,33 @@ def test_a_state_that_changes_names_the_method_and_the_field(
     assert f"str.{method} returned {words}" in str(error.value)
 
 
-def test_a_method_that_returns_nothing_is_named_with_its_line() -> None:
+def test_a_method_that_returns_nothing_is_named_with_its_line():
     agent = type("Forgets", (), {"observe": lambda self, key, state, transition: None})()
     words = r"Forgets.observe \(.*test_faults.py, line \d+\) returned NoneType as its state"
     with pytest.raises(JbrlError, match=words):
         faults.check_state(agent, {"a": 1}, {"a": 1}, None)
 
 
-def test_a_first_state_is_made_of_arrays() -> None:
+def test_a_first_state_is_made_of_arrays():
     agent = type("Says", (), {"reset": lambda self, key, knowledge: {"a": 1.0, "b": "yes"}})()
     with pytest.raises(JbrlError, match=r"Says.reset returned 'yes' in \['b'\]: expected arrays"):
         faults.begin(agent, None, jax.random.key(0), None)
 
 
-def test_infinities_and_states_without_floats_are_no_fault() -> None:
+def test_infinities_and_states_without_floats_are_no_fault():
     assert int(faults.nan_fault(states([INF, -INF], INF))) == 0
     assert int(faults.nan_fault({"n": jnp.arange(3), "key": jax.random.key(1)})) == 0
     assert int(faults.nan_fault(None)) == 0
 
 
-def test_a_state_that_is_one_array_has_no_field() -> None:
+def test_a_state_that_is_one_array_has_no_field():
     assert (
         faults.said_of_nan(faults.nan_path(jnp.array([NAN]), faults.NAN))
         == "its state is NaN: expected numbers or infinities"
     )
 
 
-def test_lanes_are_told_apart() -> None:
+def test_lanes_are_told_apart():
     given = {"x": jnp.array([[1.0, 2.0], [NAN, 0.0], [3.0, 4.0]]), "y": jnp.array([0.0, 0.0, NAN])}
     for lanes_last in (False, True):
         find = functools.partial(faults.nan_fault, lanes_last=lanes_last)
@@ -107,13 +103,13 @@ def test_lanes_are_told_apart() -> None:
         ((jnp.zeros(2, jnp.int32), 0), "int32[2]: expected one action as a scalar int32"),
     ],
 )
-def test_what_is_no_action_is_named(returned: tuple, words: str) -> None:
+def test_what_is_no_action_is_named(returned, words):
     agent = type("Swaps", (), {"act": lambda self, key, state, observation: returned})()
     with pytest.raises(JbrlError, match=re.escape(f"Swaps.act returned {words}")):
         faults.act(agent, jax.random.key(0), None, jnp.int32(0), 2)
 
 
-def test_what_is_learned_are_arrays() -> None:
+def test_what_is_learned_are_arrays():
     agent = type("Says", (), {"train": lambda self, key, prior: prior})()
     known = {"a": jnp.ones(2), "b": 1.0, "key": jax.random.key(0), "none": None}
     assert faults.train(agent, jax.random.key(0), known) is known

@@ -34,7 +34,7 @@ def anywhere(initial_state: int = -1) -> DirichletProblem:
 
 
 @pytest.mark.parametrize("initial_state", [-1, 3])
-def test_first_states_of_what_is_played(initial_state: int) -> None:
+def test_first_states_of_what_is_played(initial_state):
     """Uniform over all states, the last one included: a chi-square test, false-alarm rate 1e-4,
     seed fixed.
 
@@ -52,16 +52,14 @@ def test_first_states_of_what_is_played(initial_state: int) -> None:
         assert counts[initial_state] == 1000
 
 
-def test_first_states_go_up_to_the_last() -> None:
+def test_first_states_go_up_to_the_last():
     """For the least and the greatest uniform number that there are."""
     uniforms = jnp.array([0.0, 0.2, 0.9, 1 - 2**-24])
     firsts = jax.vmap(steps.mdps.start, in_axes=(None, None, 0))(jnp.int32(-1), S, uniforms)
     np.testing.assert_array_equal(firsts, [0, 1, 4, 4])
 
 
-def test_what_moves_the_environment_does_not_hang_on_the_keys_of_the_agent(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_what_moves_the_environment_does_not_hang_on_the_keys_of_the_agent(monkeypatch):
     """Other keys for the agent: the same first state and the same random numbers
     for transitions.
     """

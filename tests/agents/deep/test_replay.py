@@ -170,11 +170,14 @@ def test_the_lengths_that_programs_are_compiled_for():
 
 
 def test_lanes_that_want_it_are_updated_by_programs_of_their_length():
-    total, count, size = jax.jit(jax.vmap(one))(*lanes())
-    # 2^n - 1 are the first n powers of two
-    np.testing.assert_array_equal(total, [1.5, 15.5, 0.5, 1023.5, 511.5])
-    np.testing.assert_array_equal(count, [1, 1, 0, 1, 1])
-    np.testing.assert_array_equal(size, [4, 4, 0, 10, 10])
+    """As on accelerators all at once, by the longest."""
+    at_once = lambda *given: sequence._at_once(update, LENGTH, *given)  # noqa: E731
+    for updated, sizes in ((jax.vmap(one), [4, 4, 0, 10, 10]), (at_once, [10, 10, 0, 10, 10])):
+        total, count, size = jax.jit(updated)(*lanes())
+        # 2^n - 1 are the first n powers of two
+        np.testing.assert_array_equal(total, [1.5, 15.5, 0.5, 1023.5, 511.5])
+        np.testing.assert_array_equal(count, [1, 1, 0, 1, 1])
+        np.testing.assert_array_equal(size, sizes)
 
 
 def test_one_lane_alone():
@@ -183,13 +186,6 @@ def test_one_lane_alone():
         found = alone(*jax.tree.map(lambda v, lane=lane: v[lane], lanes()))
         for a, b in zip(found, expected, strict=True):
             np.testing.assert_array_equal(a, b[lane])
-
-
-def test_all_lanes_at_once_as_on_accelerators():
-    total, count, size = jax.jit(lambda *given: sequence._at_once(update, LENGTH, *given))(*lanes())
-    np.testing.assert_array_equal(total, [1.5, 15.5, 0.5, 1023.5, 511.5])
-    np.testing.assert_array_equal(count, [1, 1, 0, 1, 1])
-    np.testing.assert_array_equal(size, [10, 10, 0, 10, 10])
 
 
 @pytest.mark.parametrize("width", [3, sequence.UNROLLED_WRITES + 1])

@@ -26,7 +26,7 @@ from jbrl.rollout.contract import Transition
 from jbrl.study.file import load_study
 from tests.agents.linear import complete
 from tests.agents.linear.complete import BOX, LANES, N_ACTIONS, TABLE
-from tests.agents.linear.test_tabular import SARSA_BY_HAND
+from tests.agents.linear.test_tabular import SARSA_BY_HAND, transition
 
 # Jordan et al. 2020, table 4, with the ranges of their program: hyperparameter: (distribution, low,
 # high), and for arrays of numbers what a step size is divided by: nothing, the number of features
@@ -297,8 +297,7 @@ def test_ppo_tells_minibatches_that_it_passed_over_and_empties_full_buffers(monk
     state = dataclasses.replace(state, progress=last)
     observe, zero, found = jax.jit(agent.observe), jnp.int32(0), []
     for ended in (False, False, True, False):
-        seen = Transition(zero, zero, jnp.float32(0), zero, jnp.bool_(ended), jnp.bool_(False))
-        state = observe(jax.random.key(0), state, seen)
+        state = observe(jax.random.key(0), state, transition(0, 0, 0, 0, ended, False))
         found.append((int(state.buffer.length), int(agent.metrics(state)["skipped_updates"])))
     assert found == [(1, 0), (0, 3), (1, 3), (0, 3)]
     assert state.learner.step == 1  # the published sign of the entropy
@@ -346,10 +345,7 @@ def test_advantages_of_ppo_by_hand(end, advantages):
     rules = linear_ppo.Rules(drawn, orders, one, None)
     steps = ((0, 1, 1.0, end), (2 if end else 1, 0, 3.0 if end else 9.0, 0))
     for x, u, r, ended in steps:
-        ends = jnp.bool_(ended == TERMINATED), jnp.bool_(ended == TRUNCATED)
-        buffer = buffer.append(
-            Transition(jnp.int32(x), jnp.int32(u), jnp.float32(r), jnp.int32(1), *ends)
-        )
+        buffer = buffer.append(transition(x, u, r, 1, ended == TERMINATED, ended == TRUNCATED))
     found = jax.jit(functools.partial(linear_ppo.judged, table))(learner, buffer, rules)
     np.testing.assert_allclose(found.advantages[:2], advantages)
     np.testing.assert_allclose(found.targets[:2], advantages + weights[2, [0, steps[1][0]]])
@@ -410,8 +406,7 @@ def test_traces_by_hand():
     for x, r, y, terminated, truncated, weights, trace in SARSA_BY_HAND:
         u, state = act(jax.random.key(1), state, jnp.int32(x))
         assert u == 0
-        ends = jnp.bool_(terminated), jnp.bool_(truncated)
-        seen = Transition(jnp.int32(x), u, jnp.float32(r), jnp.int32(y), *ends)
+        seen = transition(x, u, r, y, terminated, truncated)
         state = observe(jax.random.key(2), state, seen)
         np.testing.assert_allclose(state.values.weights[0, :2], weights, rtol=1e-6)
         np.testing.assert_allclose(state.values.trace[0, :2], trace, rtol=1e-6)

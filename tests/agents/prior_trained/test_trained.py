@@ -176,9 +176,8 @@ def rounds(agent: Any, before: Findings | None = None) -> Iterator[Findings]:
     return agent.search(0, bandit_like(), trials(), before)
 
 
-@pytest.mark.parametrize(
-    "name", ["BeliefPPO", *(pytest.param(n, marks=pytest.mark.slow) for n in ("RL2", "ANN", "DPT"))]
-)
+@pytest.mark.first_case_quick
+@pytest.mark.parametrize("name", AGENTS)
 def test_it_is_taken_up_again_to_the_bit(name):
     whole = list(itertools.islice(rounds(AGENTS[name]), 6))
     again = list(itertools.islice(rounds(AGENTS[name], whole[2]), 4))
@@ -189,9 +188,8 @@ def test_it_is_taken_up_again_to_the_bit(name):
             np.testing.assert_array_equal(first.arrays[key], second.arrays[key], err_msg=key)
 
 
-@pytest.mark.parametrize(
-    "name", ["BeliefPPO", *(pytest.param(n, marks=pytest.mark.slow) for n in ("RL2", "ANN", "DPT"))]
-)
+@pytest.mark.first_case_quick
+@pytest.mark.parametrize("name", AGENTS)
 def test_what_was_found_is_kept_as_plain_data(name):
     found = learned(name)
     again = Learned.read(found.describe(), found.arrays)
