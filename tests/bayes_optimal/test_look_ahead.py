@@ -201,7 +201,6 @@ def chosen(mdps: DirichletMDPs, horizon: int) -> float:
 )
 def test_lies_above_the_exact_value_and_what_a_choice_earns(mdps, horizon):
     relaxed = repeats(make_model(mdps), DISCOUNT, horizon)
-    assert relaxed is not None
     value = exact(mdps, DISCOUNT, horizon)
     assert value <= chosen(mdps, horizon) + 1e-9 <= relaxed.value() + 2e-9
 
@@ -211,7 +210,6 @@ def test_is_the_value_of_the_mean_while_nothing_repeats(horizon):
     """With 10^6 pseudo-counts for each transition nothing is learned."""
     mdps = alike(5, 2, 2, 1e6)
     relaxed = repeats(make_model(mdps), DISCOUNT, horizon)
-    assert relaxed is not None
     mean = exact(mdps, DISCOUNT, horizon)
     assert relaxed.value() == pytest.approx(mean, abs=1e-4)
 

@@ -148,7 +148,6 @@ def test_outcomes_of_an_arm_that_pay_the_same_are_one():
     weights[0], weights[1:, :, 0] = [(0, 2, 3, 1), (0, 1, 0, 4)], 1
     rewards[0] = [(9, 2, 2, 0), (9, 5, 7, 1)]
     bandit = as_bandit(distribution(weights, rewards, 0))
-    assert bandit is not None
     assert bandit.stages == ((Arm((0.0, 2.0), (1.0, 5.0)), Arm((1.0, 5.0), (4.0, 1.0))),)
 
 

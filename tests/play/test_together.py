@@ -211,7 +211,6 @@ def finished(folder: Path) -> dict[str, tuple]:
     found = {}
     for unit in units:
         result = store.result(unit.id, arrays=True)
-        assert result is not None
         assert result.status == "done"
         found[unit.id] = (result.returns, result.arrays, result.header["together"])
     return found

@@ -147,7 +147,6 @@ def test_results_say_how_programs_were_compiled(tmp_path, returns):
     assert found.units["device"][0] == "cpu x 2, quick programs"
     (unit,) = plan(tables(), tmp_path, only="Random").units
     result = Store(tmp_path).result(unit.id)
-    assert result is not None
     header = dict(result.header)
     assert header["compiled"] == "quick" and header["device"] == "cpu x 2"
     with compiling("quick"):
