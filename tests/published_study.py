@@ -10,15 +10,8 @@ from jbrl.stats.published import castronovo2016
 NAMES = {("accurate", e): e for e in ("GC", "GDL", "Grid")} | {
     ("inaccurate", e): f"{e}-inaccurate" for e in ("GC", "GDL", "Grid")
 }
-TIMES = {
-    "Random": 1e-8,
-    "SBOSS": 1e-7,
-    "e-Greedy": 1e-6,
-    "Soft-max": 2e-6,
-    "BEB": 3e-6,
-    "BFS3": 1e-3,
-    "BAMCP": 2e-3,
-}
+TIMES = {"Random": 1e-8, "SBOSS": 1e-7, "e-Greedy": 1e-6, "Soft-max": 2e-6, "BEB": 3e-6}
+TIMES |= {"BFS3": 1e-3, "BAMCP": 2e-3}
 
 
 def sample(mean, half_width, n=500, seed=0):

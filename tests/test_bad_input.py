@@ -413,12 +413,8 @@ def test_limits_are_accepted_themselves(use, accepted, refused):
 @pytest.mark.parametrize(
     "command",
     [
-        "show .json",
-        "run .toml --out out",
-        "choose .json",
-        "evaluate .csv",
-        "bsuite score .csv",
-        "subset search .csv --preset .toml",
+        *("show .json", "run .toml --out out", "choose .json", "evaluate .csv"),
+        *("bsuite score .csv", "subset search .csv --preset .toml"),
         "subset search .csv --plan .toml",
     ],
 )

@@ -110,13 +110,8 @@ def test_jbrl_the_standard_library_and_installed_packages_do_not_count(tmp_path)
 
     write(tmp_path / "source_of_x")
     digest(tmp_path / "source_of_x")
-    assert set(plugins._digests) == {
-        "planner",
-        "base_of",
-        "tools",
-        "tools.helper",
-        "tools.deep",
-    }  # and one not imported
+    # and one not imported
+    assert {*plugins._digests} == {"planner", "base_of", "tools", "tools.helper", "tools.deep"}
     assert plugins.is_outside(sys.modules["planner"].Planner) and not plugins.is_outside(jbrl.Agent)
 
 

@@ -70,19 +70,10 @@ def test_the_error_of_the_mean_is_that_of_simulated_pairs_of_studies(share, size
     parts = [rows("accurate", "GC", f"A{j}", {}, one[:m, j]) for j, m in enumerate(sizes)]
     returns = pd.concat(parts, ignore_index=True)
     errors = np.sqrt(1 / np.array(sizes))
-    table = pd.DataFrame(
-        {
-            "case": "accurate",
-            "experiment": "GC",
-            "played_in": "GC",
-            "agent": [f"A{j}" for j in range(k)],
-            "parameters": "{}",
-            "n": sizes,
-            "apart": 0.0,
-            "ci95": factor95(np.array(sizes)) * errors,
-            "published_ci95": 1.96 / np.sqrt(n),
-        }
-    )
+    columns = {"case": "accurate", "experiment": "GC", "played_in": "GC", "parameters": "{}"}
+    columns |= {"agent": [f"A{j}" for j in range(k)], "n": sizes, "apart": 0.0}
+    columns |= {"ci95": factor95(np.array(sizes)) * errors, "published_ci95": 1.96 / np.sqrt(n)}
+    table = pd.DataFrame(columns)
     error = castronovo2016.deviations(table, returns).standard_error
     pairs = (means(scores(2000), sizes) - means(scores(2000), [n] * k)) / np.hypot(
         errors, 1 / np.sqrt(n)

@@ -48,14 +48,8 @@ class Stages:
             return Replication(value, 60.0, 0.0, 0.0, 0.0)
 
         self.note("hide", seed)
-        sizes = {
-            "kind": 1,
-            "name": "hidden",
-            "usual": 2048,
-            "least": 1024,
-            "margin": lambda *_: 0.0,
-        }
-        self.hidden = SimpleNamespace(replication=replication, **sizes)
+        sizes = {"kind": 1, "name": "hidden", "usual": 2048, "least": 1024}
+        self.hidden = SimpleNamespace(replication=replication, margin=lambda *_: 0.0, **sizes)
         return SimpleNamespace(states=(0,), hidden=SimpleNamespace(trials=1), shift=0.0)
 
     def candidates(self, *arguments: Any) -> list[Candidate]:

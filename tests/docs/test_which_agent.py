@@ -172,16 +172,9 @@ def test_winners_change_only_where_an_agent_comes_in():
     latency.
     """
     noise = np.random.default_rng(0).normal(size=(3, 100))
-    scores = pd.DataFrame(
-        {
-            "experiment": "E",
-            "algorithm": ["A", "B", "C"],
-            "parameters": "{}",
-            "seed": 0,
-            "offline_seconds": [0.0, 2.0, 0.0],
-            "online_seconds": [1e-5, 1e-5, 5e-4],
-        }
-    )
+    columns = {"experiment": "E", "algorithm": ["A", "B", "C"], "parameters": "{}", "seed": 0}
+    columns |= {"offline_seconds": [0.0, 2.0, 0.0], "online_seconds": [1e-5, 1e-5, 5e-4]}
+    scores = pd.DataFrame(columns)
     returns = [
         {"experiment": "E", "algorithm": name, "parameters": "{}", "seed": 0, "unit": unit,
          "score": level + 0.1 * noise[row, unit]}

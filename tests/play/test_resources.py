@@ -39,18 +39,8 @@ def test_amounts_of_memory(text, amount):
 @pytest.mark.parametrize(
     "text",
     [
-        "",
-        "GiB",
-        "8 gigs",
-        "-1GB",
-        "0",
-        "0.1B",
-        "1e-3GB",
-        "1e400",
-        "nan",
-        "8GiB each",
-        "12",
-        "99999",
+        *("", "GiB", "8 gigs", "-1GB", "0", "0.1B"),
+        *("1e-3GB", "1e400", "nan", "8GiB each", "12", "99999"),
     ],
 )
 def test_what_is_no_amount_of_memory_is_refused(text):

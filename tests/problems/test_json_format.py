@@ -13,14 +13,8 @@ from jbrl.problems.json_format import read_json, to_json, write_json
 from jbrl.problems.lookup import problem
 from jbrl.problems.problem import PROBLEMS, DirichletProblem
 
-SOUND = {
-    "name": "Mine",
-    "n_states": 2,
-    "n_actions": 1,
-    "initial_state": 1,
-    "transition_weights": [[[1, 0.5]], [[0, 3]]],
-    "rewards": [[[0, -1]], [[0, 2.5]]],
-}
+SOUND = {"name": "Mine", "n_states": 2, "n_actions": 1, "initial_state": 1}
+SOUND |= {"transition_weights": [[[1, 0.5]], [[0, 3]]], "rewards": [[[0, -1]], [[0, 2.5]]]}
 
 
 def read(folder, data):

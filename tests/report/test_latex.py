@@ -78,14 +78,8 @@ def test_source_is_not_escaped_again(text):
 
 
 def test_sentences():
-    words = (
-        "50% are ",
-        Span("A_1", "strong"),
-        "; see ",
-        Span("below", target="#gc-2"),
-        " ",
-        Span("x", "chip"),
-    )
+    below = Span("below", target="#gc-2")
+    words = ("50% are ", Span("A_1", "strong"), "; see ", below, " ", Span("x", "chip"))
     assert sentence(words) == r"50\% are \textbf{A\_1}; see \hyperref[gc-2]{below} \emph{x}\enspace"
     key = (Span("best", "best"), " highest ", Span("≈ tied", "tied"), " not worse")
     expected = r"\textbf{best}: highest \qquad \textbf{\ensuremath{\approx} tied}: not worse"

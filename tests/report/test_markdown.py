@@ -46,15 +46,8 @@ def test_any_text_is_read_as_itself(text):
 
 
 def test_sentences():
-    words = (
-        "50* are ",
-        Span("A", "strong"),
-        "; see ",
-        Span("below", target="#gc"),
-        " ",
-        Span("accurate", "chip"),
-        " x",
-    )
+    below, chip = Span("below", target="#gc"), Span("accurate", "chip")
+    words = ("50* are ", Span("A", "strong"), "; see ", below, " ", chip, " x")
     assert sentence(words) == "50\\* are **A**; see [below](#gc) *accurate*: x"
 
 

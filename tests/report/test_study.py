@@ -131,17 +131,8 @@ def test_an_interrupt_leaves_nothing(tmp_path):
 
 def test_the_grid_is_that_of_the_paper():
     found = Counter(name for name, _ in large_study.agents())
-    assert found == {
-        "Random": 1,
-        "e-Greedy": 11,
-        "Soft-max": 10,
-        "OPPS-DS": 40,
-        "BAMCP": 21,
-        "BFS3": 72,
-        "SBOSS": 77,
-        "BEB": 10,
-        "Optimal": 1,
-    }
+    expected = {"Random": 1, "e-Greedy": 11, "Soft-max": 10, "OPPS-DS": 40, "BAMCP": 21}
+    assert found == expected | {"BFS3": 72, "SBOSS": 77, "BEB": 10, "Optimal": 1}
     assert found.total() - found["Optimal"] == 242
 
 

@@ -11,19 +11,9 @@ from jbrl.stats import table
 @pytest.mark.parametrize(
     ("seconds", "words"),
     [
-        (0, "0 s"),
-        (4.1e-7, "410 ns"),
-        (1.2345e-6, "1.2 µs"),
-        (9.9996e-7, "1 µs"),
-        (2e-11, "0.02 ns"),
-        (0.05, "50 ms"),
-        (1, "1 s"),
-        (59.99, "1 min"),
-        (90, "1.5 min"),
-        (449, "7.5 min"),
-        (3600, "1 h"),
-        (86400 * 12, "12 d"),
-        (math.nan, "–"),
+        *[(2e-11, "0.02 ns"), (4.1e-7, "410 ns"), (9.9996e-7, "1 µs"), (1.2345e-6, "1.2 µs")],
+        *[(0.05, "50 ms"), (1, "1 s"), (59.99, "1 min"), (90, "1.5 min"), (449, "7.5 min")],
+        *[(3600, "1 h"), (86400 * 12, "12 d"), (0, "0 s"), (math.nan, "–")],
     ],
 )
 def test_seconds(seconds, words):
@@ -40,14 +30,8 @@ def test_seconds_can_be_read_back(seconds):
 @pytest.mark.parametrize(
     ("widths", "decimals"),
     [
-        ([0.87, 1.9, 0.9], 2),
-        ([1.9, 1.8], 2),
-        ([0.07], 3),
-        ([25.0], 0),
-        ([2500.0], 0),
-        ([0, math.nan], 2),
-        ([], 2),
-        ([1e-9], 6),
+        *[([0.87, 1.9, 0.9], 2), ([1.9, 1.8], 2), ([0, math.nan], 2), ([], 2)],
+        *[([0.07], 3), ([25.0], 0), ([2500.0], 0), ([1e-9], 6)],
     ],
 )
 def test_decimals_show_two_digits_of_the_width(widths, decimals):
@@ -86,13 +70,8 @@ def test_settings_that_six_digits_do_not_tell_apart_have_all():
 @pytest.mark.parametrize(
     ("name", "words"),
     [
-        ("tau", "τ"),
-        ("epsilon_0", "ε₀"),
-        ("epsilon0", "ε₀"),
-        ("rollouts", "rollouts"),
-        ("beta_max", "beta_max"),
-        ("n_mu", "n_mu"),
-        ("K", "K"),
+        *[("tau", "τ"), ("epsilon_0", "ε₀"), ("epsilon0", "ε₀"), ("rollouts", "rollouts")],
+        *[("beta_max", "beta_max"), ("n_mu", "n_mu"), ("K", "K")],
     ],
 )
 def test_symbols(name, words):

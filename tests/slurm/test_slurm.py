@@ -133,17 +133,8 @@ def same(out: Path, returns: pd.DataFrame, *, quick: bool = True) -> None:
 
 
 def test_one_search_serves_all(cluster, study, tmp_path, returns):
-    options = [
-        "--partition",
-        "main",
-        "--gpus",
-        "1",
-        "--time",
-        "0:10:00",
-        "--slurm",
-        "comment=hello",
-    ]
-    assert "7 units in 3 tasks" in submit(study, tmp_path, *options, seconds=0.0)
+    options = "--partition main --gpus 1 --time 0:10:00 --slurm comment=hello"
+    assert "7 units in 3 tasks" in submit(study, tmp_path, *options.split(), seconds=0.0)
     until(tmp_path, over)
     same(tmp_path, returns, quick=False)
     assert "Comment=hello" in cluster.ask("scontrol", "show", "job")

@@ -217,13 +217,8 @@ def test_wide_tables_are_read_by_their_columns(tmp_path):
 def test_arrays_of_runs_by_environments(tmp_path):
     arrays = {"A": np.array([[1.0, 2.0], [3.0, np.nan]]), "B": np.array([[5.0, 6.0]])}
     stored = from_arrays(arrays, ["x", "y"])
-    assert ["".join(labels) for labels in stored.iloc[:, :2].to_numpy()] == [
-        "Ax",
-        "Ay",
-        "Ax",
-        "Bx",
-        "By",
-    ]
+    labels = ["".join(pair) for pair in stored.iloc[:, :2].to_numpy()]
+    assert labels == ["Ax", "Ay", "Ax", "Bx", "By"]
     assert stored["score"].tolist() == [1.0, 2.0, 3.0, 5.0, 6.0]
     np.savez(tmp_path / "t.npz", environments=np.array(["x", "y"]), **arrays)
     text = '{"environments": ["x", "y"], "scores": {"A": [[1, 2], [3, NaN]], "B": [[5, 6]]}}'

@@ -76,15 +76,9 @@ def test_automatic_horizon_is_the_published_one():
     ("low", "high"), [(-1000.0, 1.0), (-1000.0, 0.0), (-1.0, 1000.0), (-2.0, -1000.0), (0.0, 0.5)]
 )
 def test_automatic_horizon_counts_costs_as_well(tmp_path, low, high):
-    rewards = [[[low, high]], [[high, low]]]
-    problem = {
-        "name": "Costs",
-        "n_states": 2,
-        "n_actions": 1,
-        "initial_state": 0,
-        "transition_weights": [[[1, 1]], [[1, 1]]],
-    }
-    (tmp_path / "costs.json").write_text(json.dumps(problem | {"rewards": rewards}))
+    problem = {"name": "Costs", "n_states": 2, "n_actions": 1, "initial_state": 0}
+    problem |= {"transition_weights": [[[1, 1]]] * 2, "rewards": [[[low, high]], [[high, low]]]}
+    (tmp_path / "costs.json").write_text(json.dumps(problem))
     data = tables(horizon="auto", horizon_epsilon=0.01)
     data["experiments"] = [{"name": "costs", "test": "costs.json"}]
     horizon = Study(data, folder=tmp_path).units[0].protocol.horizon
@@ -173,12 +167,8 @@ def test_overrides_are_typed_as_in_toml():
         tables(),
         ["study.n_environments=7", "study.latency=true", "study.name=plain", "study.seed=[1, 2]"],
     )
-    assert {k: vars(study.settings)[k] for k in ("n_environments", "latency", "name", "seed")} == {
-        "n_environments": 7,
-        "latency": True,
-        "name": "plain",
-        "seed": [1, 2],
-    }
+    expected = {"n_environments": 7, "latency": True, "name": "plain", "seed": [1, 2]}
+    assert {name: vars(study.settings)[name] for name in expected} == expected
 
 
 LIFETIME = 'horizon = {!r}: expected an integer from 1 to 2147483647, or "auto"'

@@ -392,15 +392,9 @@ def test_adam_by_hand():
 
 def test_traces_by_hand():
     """Sarsa(lambda) on two states: gamma lambda = 0.45, alpha 1/2, greedy; NaN is counted."""
-    agent = AGENTS["Sarsa-lambda"].agent(
-        gamma_gap_low=0.1,
-        gamma_gap_high=0.1,
-        lambda_low=0.5,
-        lambda_high=0.5,
-        epsilon_high=0.0,
-        alpha_low=0.5,
-        alpha_high=0.5,
-    )
+    fixed = {"gamma_gap": 0.1, "lambda": 0.5, "alpha": 0.5}
+    ends = {f"{name}_{end}": v for name, v in fixed.items() for end in ("low", "high")}
+    agent = AGENTS["Sarsa-lambda"].agent(epsilon_high=0.0, **ends)
     state = jax.jit(agent.reset)(jax.random.key(0), complete.prior())
     act, observe = jax.jit(agent.act), jax.jit(agent.observe)
     for x, r, y, terminated, truncated, weights, trace in SARSA_BY_HAND:

@@ -21,7 +21,7 @@ from jbrl.mdp.dirichlet import DirichletMDPs
 from jbrl.mdp.sampling import STREAMS, stream
 from jbrl.problems.lookup import problem
 from jbrl.problems.prior import DirichletPrior
-from jbrl.rollout.contract import Transition
+from tests.reference.trajectories import transition
 
 KEY = jax.random.key(5)
 WIDTH, HORIZON = 16, 20
@@ -45,8 +45,8 @@ def slow_inputs(
     n_states, n_actions, _ = alpha.shape
     width = max(2, int((alpha > 0).sum(-1).max()))
     counts = np.zeros_like(alpha)
-    for transition in history:
-        counts[transition] += 1
+    for met in history:
+        counts[met] += 1
 
     def row(x: int, u: int) -> tuple[list[float], float] | None:
         possible = np.flatnonzero(alpha[x, u])
@@ -77,12 +77,6 @@ def random_history(prior: DirichletPrior, length: int, seed: int) -> list[tuple[
         found.append((x, u, y))
         x = y
     return found
-
-
-def transition(x: int, u: int, y: int, reward: Any) -> Transition:
-    never = jnp.bool_(False)
-    numbers = (jnp.int32(x), jnp.int32(u), jnp.float32(reward), jnp.int32(y))
-    return Transition(*numbers, never, never)
 
 
 def test_inputs_of_beliefs_are_those_of_a_slow_twin():
