@@ -82,8 +82,8 @@ AGENT_MISTAKES = [
     (
         "Table(state.q.at[x, action].add(rate * error)",
         "Table(state.q[0]",
-        "CuriousQ.observe returned float32[3] in .q as its state, where float32[5,3] was before: "
-        "expected a state that keeps its fields, shapes and dtypes",
+        "curious_q.py, line 41) returned float32[3] in .q as its state, where float32[5,3] was "
+        "before: expected a state that keeps its fields, shapes and dtypes",
     ),
 ]
 # What stands in the file, what stands there instead, the message.
