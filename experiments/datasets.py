@@ -57,7 +57,7 @@ ABOUT = {
     ),
     "wrong-priors": (
         "What a wrong prior costs",
-        "494 units of 500 MDPs",
+        "551 units of 500 MDPs",
         played("wrong-priors", "python experiments/wrong_priors.py OUT"),
     ),
     "features": (

@@ -66,7 +66,7 @@ ENDLESS = 2**31 - 1  # episodes of a lifetime that has no number of them
 # Of a weight or trace in one pass (`benchmarks/jordan.py`); with Fourier terms each comes with its
 # share of a cosine, and a group of lanes does not fit into the cache.
 SECONDS_PER_ENTRY = 2e-10
-SECONDS_PER_TERM = 5e-10
+SECONDS_PER_TERM = 4e-10
 
 
 def integer(u: Array, low: Any, high: Any) -> Array:
