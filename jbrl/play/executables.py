@@ -39,8 +39,25 @@ from jbrl.base.files import write_whole
 from jbrl.play.machine import versions
 
 SUFFIX = ".program"
-SETTLED_SECONDS = 10.0  # sources are imported within so long before this module
-_IMPORTED = time.time()
+MARGIN = 0.1  # seconds by which clocks of files may be late
+# where the system does not say when the process started: seconds within which it has read all
+# sources before this one
+READING = 10.0
+
+
+def _process_start() -> float:
+    """Return when this process started, in seconds since the epoch; not too late in any case."""
+    now = time.time()
+    try:
+        fields = Path("/proc/self/stat").read_text().rpartition(")")[2].split()
+        since_boot = int(fields[19]) / os.sysconf("SC_CLK_TCK")
+        age = time.clock_gettime(time.CLOCK_BOOTTIME) - since_boot
+    except (OSError, ValueError, IndexError, AttributeError):
+        age = READING
+    return now - (age if age >= 0 else READING)
+
+
+_STARTED = _process_start()
 _PACKAGE = Path(__file__).parents[1]
 _KNOWN = {"jbrl", "jax", "jaxlib", "numpy", "builtins"}  # packages that the versions stand for
 _DIGEST = 32  # bytes in front of an entry
@@ -224,12 +241,14 @@ def _files() -> tuple[Path, ...]:
 
 
 def _settled() -> bool:
-    """Return whether the sources are those that were imported: none has changed since."""
+    """Return whether the sources are those that were imported: none has changed since the process
+    started.
+    """
     try:
         newest = max(file.stat().st_mtime for file in _files())
     except OSError:
         return False
-    return newest < _IMPORTED - SETTLED_SECONDS
+    return newest < _STARTED - MARGIN
 
 
 def _add(content: Any, value: Any) -> None:

@@ -7,8 +7,10 @@ import functools
 import os
 import pickle
 import secrets
+import sys
 import time
 import types
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -24,6 +26,7 @@ from jbrl.play.experiment import _draw, _draw_unit, _play
 from jbrl.play.stepping import Player
 from jbrl.problems.lookup import problem
 from jbrl.rollout.contract import Agent
+from tests.terminal import output_of
 
 X = jnp.arange(4.0)
 SALT = float(secrets.randbits(23))  # JAX's cache has none of these programs from an earlier run
@@ -35,7 +38,7 @@ def folder(tmp_path, monkeypatch):
     """Return the folder of executables, with nothing kept in the process."""
     monkeypatch.setattr(compilation, "KEPT", {})
     monkeypatch.setattr(compilation, "_shapes", {})
-    monkeypatch.setattr(executables, "_IMPORTED", time.time() + 60)
+    monkeypatch.setattr(executables, "_STARTED", time.time() + 60)
     executables.use(tmp_path)
     yield tmp_path
     executables.use(None)
@@ -227,7 +230,28 @@ def test_what_jax_has_kept_is_not_written_once_more(folder, monkeypatch):
         assert len(list(folder.iterdir())) == 1
 
 
+def test_the_start_of_the_process_lies_between_its_call_and_its_first_line():
+    program = (
+        "import time; first = time.time(); from jbrl.play import executables; "
+        "print(executables._STARTED, first)"
+    )
+    called = time.time()
+    started, first = map(float, output_of(sys.executable, "-c", program).split())
+    assert called - 0.1 < started < first
+
+
+@pytest.mark.parametrize("said", [OSError, "1 (sh) S", "1 (a b) S " + "9" * 40 + " 0" * 20])
+def test_a_start_that_the_system_does_not_say_is_taken_for_early(said, monkeypatch):
+    def read_text(path):
+        if isinstance(said, str):
+            return said
+        raise said
+
+    monkeypatch.setattr(Path, "read_text", read_text)
+    assert executables._process_start() < time.time() - 9
+
+
 def test_sources_that_changed_after_they_were_imported_make_no_keys(folder, monkeypatch):
-    monkeypatch.setattr(executables, "_IMPORTED", 0.0)
+    monkeypatch.setattr(executables, "_STARTED", 0.0)
     compilation.shapes_of(_negated, X, X)
     assert not list(folder.iterdir())

@@ -120,7 +120,7 @@ def test_the_page_says_what_the_kept_scores_say():
     least, most = 100 * (1 - surest.drop("GDL").agg(["max", "min"]))
     assert f"lose {least:.0f} to {most:.0f} % at 99" in words and surest["GDL"].min() > 7 / 8
     played = wrong.groupby(["test", "algorithm"]).size()
-    assert set(played) == {18} and ("Grid", "BeliefPPO") not in played.index
+    assert set(played) == {18} and ("Grid", "RL2") not in played.index
     (right,) = set(table[(table["test"] == "Grid") & (table["algorithm"] == "BFS3")]["right"])
     assert f"that it earns there, {right:.2f}" in words
     assert wrong["bound"].notna().sum() == 2 and "for two of these priors the bound" in words
