@@ -44,6 +44,7 @@ from jbrl.study.storage import files
 
 VERSION = 12  # of what pieces mean
 EXACT = "nothing"  # what an exact end rests on besides the seed
+CERTIFYING = {EXACT, RANGE}
 ROUNDING = 1e-12  # relative, of values that are equal
 CLOSE = 1e-5  # relative, of ends without a sample that no sample would improve
 
@@ -141,10 +142,11 @@ class Bracket:
 
     @property
     def certified(self) -> bool:
-        """Return whether both ends are finite: they hold at their confidence whatever the
+        """Return whether both ends are finite and hold at their confidence whatever the
         distribution of returns is.
         """
-        return math.isfinite(self.width)
+        assumed = {self.lower_end.assumes, self.upper_end.assumes}
+        return assumed <= CERTIFYING and math.isfinite(self.width)
 
     @property
     def close(self) -> bool:

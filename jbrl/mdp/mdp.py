@@ -69,7 +69,7 @@ def _inverse_cdf(cdf: Array, row: Array, uniform: Array) -> Array:
     [N] int32.
     """
     n_states = cdf.shape[1]
-    if vectorize.few(cdf):
+    if vectorize.is_passed_over(cdf):
         below = (vectorize.pick(cdf, row) <= uniform[None]).astype(jnp.float32)
         below = vectorize.prevent_fusion(below)
         number = vectorize.fold(jnp.add, lambda y: vectorize.at(below, y), n_states)

@@ -39,14 +39,14 @@ from jbrl.base.files import write_whole
 from jbrl.play.machine import versions
 
 SUFFIX = ".program"
+READING = 10.0  # seconds within which a process has read all sources before this one
 MARGIN = 0.1  # seconds by which clocks of files may be late
-# where the system does not say when the process started: seconds within which it has read all
-# sources before this one
-READING = 10.0
 
 
-def _process_start() -> float:
-    """Return when this process started, in seconds since the epoch; not too late in any case."""
+def _first_read() -> float:
+    """Return a time before which this process has read none of the sources, in seconds since the
+    epoch: when it started, or `READING` ago, if that is later or the system does not say.
+    """
     now = time.time()
     try:
         fields = Path("/proc/self/stat").read_text().rpartition(")")[2].split()
@@ -54,10 +54,10 @@ def _process_start() -> float:
         age = time.clock_gettime(time.CLOCK_BOOTTIME) - since_boot
     except (OSError, ValueError, IndexError, AttributeError):
         age = READING
-    return now - (age if age >= 0 else READING)
+    return now - (min(age, READING) if age >= 0 else READING)
 
 
-_STARTED = _process_start()
+_FIRST_READ = _first_read()
 _PACKAGE = Path(__file__).parents[1]
 _KNOWN = {"jbrl", "jax", "jaxlib", "numpy", "builtins"}  # packages that the versions stand for
 _DIGEST = 32  # bytes in front of an entry
@@ -241,14 +241,14 @@ def _files() -> tuple[Path, ...]:
 
 
 def _settled() -> bool:
-    """Return whether the sources are those that were imported: none has changed since the process
-    started.
+    """Return whether the sources are those that were imported: none has changed since the first
+    was read.
     """
     try:
         newest = max(file.stat().st_mtime for file in _files())
     except OSError:
         return False
-    return newest < _STARTED - MARGIN
+    return newest < _FIRST_READ - MARGIN
 
 
 def _add(content: Any, value: Any) -> None:

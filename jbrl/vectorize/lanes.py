@@ -211,7 +211,7 @@ def like(value: Array, table: Array) -> Array:
     return value.reshape((1,) * (table.ndim - value.ndim) + value.shape)
 
 
-def few(table: Array, axis: int = 0) -> bool:
+def is_passed_over(table: Array, axis: int = 0) -> bool:
     """Return whether `pick` passes over the whole of `table` [..., N]."""
     return table.shape[axis] <= FEW and table.size <= DENSE * table.shape[-1]
 
@@ -220,7 +220,7 @@ def pick(table: Array, i: Array, axis: int = 0) -> Array:
     """Return `table` [..., N] at index i[n] of `axis` in each lane n, which must lie in range; that
     axis disappears.
     """
-    if not few(table, axis):
+    if not is_passed_over(table, axis):
         return _gather(table, i, axis)
     result = at(table, 0, axis)
     for r in range(1, table.shape[axis]):

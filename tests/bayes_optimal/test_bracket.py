@@ -296,6 +296,21 @@ def test_the_command_says_what_limits_the_decisions(by, monkeypatch):
     assert (asked.n_played, plan.n_played) == (plans.PLAYED, plans.MOST_PLAYED)
 
 
+@pytest.mark.parametrize(
+    ("lower", "upper", "least", "certified"),
+    [
+        (bracket.EXACT, bracket.RANGE, 1.0, True),
+        ("normality", bracket.EXACT, 1.0, False),
+        (bracket.EXACT, "normality", 1.0, False),
+        (bracket.EXACT, bracket.RANGE, -np.inf, False),
+    ],
+)
+def test_certified_is_what_is_finite_and_holds_for_any_distribution(lower, upper, least, certified):
+    ends = (bracket.End(1.0, 1.0, 1.0, 0.0, {}, assumed) for assumed in (lower, upper))
+    found = bracket.Bracket("p", "d", 0.9, 9, 2, least, 1, 1, None, 9, *ends, 0)
+    assert found.certified is certified
+
+
 def test_numbers_of_numpy_are_those_of_python(tmp_path):
     two, some = problem(PRIORS["unlike"]), {"horizon": 3, "seed": 1, "played": 64}
     found = jbrl.bound(two, **some, decisions=3, memory=2**31, out=tmp_path)

@@ -119,6 +119,17 @@ def test_the_page_says_what_the_kept_scores_say():
     surest = trained[trained["degree"] == 99].set_index("test")["share"]
     least, most = 100 * (1 - surest.drop("GDL").agg(["max", "min"]))
     assert f"lose {least:.0f} to {most:.0f} % at 99" in words and surest["GDL"].min() > 7 / 8
+    unsure = wrong[(wrong["kind"] == "scaled") & (wrong["degree"] == -9)].set_index("test")["share"]
+    least, most = 100 * (1 - unsure["Grid"].agg(["max", "min"]))
+    assert f"(scaled −9) {least:.0f} to {most:.0f} %" in words
+    memory = wrong[wrong["algorithm"] == "RL2"].set_index("test")
+    lost = 100 * (1 - memory.loc["GDL", "share"].min())
+    assert f"RL2, which sees none, loses {lost:.0f} % on GDL, nothing on GC" in words
+    assert (memory.loc["GC", "share"] + memory.loc["GC", "ci95"]).min() > 1
+    assert f"learns little ({memory.loc['GC', 'right'].iloc[0]:.1f})" in words
+    places = wrong.set_index(["test", "algorithm", "kind", "degree"])["share"]
+    lucky = 100 * (1 - places["Grid", "BeliefPPO", "scaled", 0.001])
+    assert f"that luck, {lucky:.0f} % for BeliefPPO on Grid at 0.001" in words
     played = wrong.groupby(["test", "algorithm"]).size()
     assert set(played) == {18} and ("Grid", "RL2") not in played.index
     (right,) = set(table[(table["test"] == "Grid") & (table["algorithm"] == "BFS3")]["right"])
