@@ -25,8 +25,9 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from benchmarks.kept import keep, parser
 from benchmarks.planner import distribution
 from jbrl.bayes_optimal import samples
+from jbrl.bayes_optimal.forgetting import LEAST_MDPS, revealing
 from jbrl.bayes_optimal.look_ahead import LookAhead
-from jbrl.bayes_optimal.moves import LEAST_MDPS, Shown, find_moves, revealing
+from jbrl.bayes_optimal.moves import Shown, find_moves
 from jbrl.bayes_optimal.samples import estimate
 from jbrl.mdp.backward import solve
 from jbrl.mdp.counts import Layers
@@ -34,7 +35,7 @@ from jbrl.mdp.model import make_model
 
 CASES = (("GC", 20), ("GDL", 34), ("GC(n_states=8)", 19))
 N_MDPS = 1024
-KIND = (2, 0)  # events until an MDP of moves is revealed, and failures that are remembered
+REMEMBERED = 1  # failures of moves
 
 
 def processor_seconds(call: Callable[[], Any]) -> tuple[float, Any]:
@@ -74,25 +75,26 @@ def measure_forgetting(name: str) -> dict[str, Any]:
     model = make_model(distribution(name))
     moves = find_moves(model)
     assert moves is not None
-    growing, relaxed = processor_seconds(lambda: revealing(Shown(moves, 0.95, 250, 1, (0,)), *KIND))
+    shown = Shown(moves, 0.95, 250, 1, (0,))
+    growing, relaxed = processor_seconds(lambda: revealing(shown, REMEMBERED))
     assert relaxed is not None
     tree = relaxed.tree
     n, n_leaves = len(tree.states), len(tree.leaf_states)
     solving, _ = processor_seconds(lambda: relaxed.solve(np.ones(n_leaves)))
     controlling, _ = processor_seconds(lambda: relaxed.shown.known)  # compiles
     drawn = relaxed.draw(4 * LEAST_MDPS, np.random.SeedSequence(0))
-    sampling, (values, _) = processor_seconds(lambda: relaxed.of_leaves(drawn))
+    relaxed.of_leaves(relaxed.draw(1, np.random.SeedSequence(0)))  # compiles
+    sampling, found = processor_seconds(lambda: relaxed.of_leaves(drawn))
     return {
         "problem": name,
-        "events": KIND[0],
-        "remembered_failures": KIND[1],
+        "remembered_failures": REMEMBERED,
         "nodes": n,
         "leaves": n_leaves,
         "growing_seconds_per_node": growing / n,
         "solving_seconds_per_node": solving / n,
         "control_seconds": controlling,
         "seconds_per_leaf_and_mdp": sampling / n_leaves / drawn.shape[-1],
-        "value": relaxed.solve(values),
+        "value": relaxed.solve(found.values),
     }
 
 

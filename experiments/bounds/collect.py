@@ -44,7 +44,7 @@ DECISIONS = {
     # known optima
     **dict.fromkeys(BANDITS, 0),
 }
-SECONDS = {"Grid": 3000}  # for an upper end; of others the usual sizes
+SECONDS = {"Grid": 1800}  # for an upper end; of others the usual sizes
 CHAINS = ("GC-appendix", *(f"GC(n_states={n})" for n in (3, 4, 6, 7, 8)))
 # agents that compete for a lower end with what the look-ahead suggests
 AGENTS: dict[str, dict[str, dict]] = {

@@ -13,11 +13,12 @@ from threadpoolctl import threadpool_limits
 
 from jbrl.base.errors import JbrlError, check_count, expect
 from jbrl.base.files import naming, write_whole
+from jbrl.bayes_optimal.forgetting import Forgetting, best_remembered, revealing
 from jbrl.bayes_optimal.hidden_ahead import hide, restored
 from jbrl.bayes_optimal.limits import CONFIDENCE, ONE_SIDED, RANGE, lower_limit
 from jbrl.bayes_optimal.look_ahead import LookAhead, Replication
 from jbrl.bayes_optimal.lower import LEAST_PLAYED, TRIAL, Candidate, candidates, find_agents
-from jbrl.bayes_optimal.moves import Forgetting, Moves, Shown, best_kind, find_moves, revealing
+from jbrl.bayes_optimal.moves import Moves, Shown, find_moves
 from jbrl.bayes_optimal.plan import (
     BUDGET,
     LARGEST_PLAYED,
@@ -42,7 +43,7 @@ from jbrl.problems.problem import DirichletProblem, Problem
 from jbrl.rollout.contract import Agent
 from jbrl.study.storage import files
 
-VERSION = 12  # of what pieces mean
+VERSION = 13  # of what pieces mean
 EXACT = "nothing"  # what an exact end rests on besides the seed
 CERTIFYING = {EXACT, RANGE}
 ROUNDING = 1e-12  # relative, of values that are equal
@@ -515,10 +516,10 @@ class _Work:
         def find() -> dict[str, Any]:
             memory = self.plan.memory
             fits = shown.memory <= memory
-            return {"kind": best_kind(shown, trial, memory, limit) if fits else None}
+            return {"remembered": best_remembered(shown, trial, memory, limit) if fits else None}
 
-        kind = self.pieces.get(f"forgetting-{self.plan.budget:g}", find)["kind"]
-        return None if kind is None else revealing(shown, *kind)
+        remembered = self.pieces.get(f"forgetting-{self.plan.budget:g}", find)["remembered"]
+        return None if remembered is None else revealing(shown, remembered)
 
     def _tried(self, agents: Mapping[str, Agent]) -> list[tuple[Candidate, int]]:
         """Return policies that may earn the lower end, and in how many MDPs each is tried.

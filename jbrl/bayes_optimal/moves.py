@@ -1,15 +1,11 @@
-"""Upper bounds for problems of moves that may fail: failures are forgotten, the MDP is shown later.
+"""Problems of moves that may fail: what an agent earns that is shown the MDP, and one that pays for
+what that tells it.
 
-All rows of such a problem either stay or lead to one other state. An agent forgets how often its
-moves failed in a state when it leaves that state. Knowing of fewer failures never lowers the
-Bayes-optimal value of such a problem, and being shown the MDP does not either:
-docs/bounds-proofs.md proves both. The agent then remembers the successes on its way, and a few
-failures where there is time, so that all that it may remember is enumerated.
+All rows of such a problem either stay or lead to one other state.
 """
 
 import dataclasses
-import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
 from typing import Any
@@ -21,28 +17,17 @@ from jax import Array, lax
 from scipy.special import expit
 
 from jbrl.bayes_optimal.limits import upper_margin
-from jbrl.bayes_optimal.look_ahead import Replication, margin_of
 from jbrl.mdp.model import Block, Model
 from jbrl.vectorize import native
 
-MOST_NODES = 20_000  # without a limit of time
-LEAVES = 2  # for each node, about
-OF_MEMORY = 32  # bytes that a node takes for each move of the problem, its leaves and growth too
-MOST_EVENTS, MOST_REMEMBERED = 8, 3  # that are tried: events, and failures that are remembered
-MOST_FAILURES = 16  # of each move in a state that are counted; further ones are forgotten at once
-CHUNK = 256  # nodes at a time
-OF_GROWTH = 12  # bytes, of each move of the problem in what may be remembered next
 OF_SAMPLE = 60  # bytes, of each move in an MDP of the prior
-AT_ONCE, LANES = 2**15, 2**9  # MDPs in memory; those of one call of the program
+AT_ONCE, LANES = 2**15, 2**9  # MDPs in memory; those of one call of a program
 CONTROL = 8  # samples of `AT_ONCE` MDPs that limit the means of the control
 MISSED = 1e-3  # probability that one of these limits is too low
-LEAST_MDPS, USUAL_MDPS, MOST_MDPS = 2**4, 2**13, 2**15  # of each leaf in a replication
-TRIED = 2**4  # MDPs of each leaf by which kinds of relaxations are compared
-USEFUL = 2**6  # those of a replication that there is time for in a kind that is tried
-PILOT = 16  # MDPs of a replication for each one of the sample that means are taken from
 PRECISION, MOST_SWEEPS = 1e-4, 100  # of worths on average, as a part of the greatest one
-# Seconds on one core: benchmarks/results/bounds-cpu2.jsonl.
-OF_CHANCE, OF_MOVE = 6e-8, 6.5e-9  # of a move of a node after its failures, or in an MDP of a leaf
+PAIR, MOST_COUNTED = 2, 5  # moves of a state whose failures are counted, and how many
+LEAST = -1e30  # below all worths
+OF_POINT = 4e-9  # seconds of one core, of an MDP after some failures in a state
 
 
 @dataclasses.dataclass(frozen=True)
@@ -81,10 +66,14 @@ class Moves:
         return successes, failures
 
     @cached_property
+    def distances(self) -> np.ndarray:
+        """Return the least number of moves without a reward from the first state to each, [S]."""
+        return _distances(self.model)
+
+    @cached_property
     def order(self) -> list[int]:
         """Return the states with moves, those farthest from the first one first."""
-        distances = _distances(self.model)
-        return [int(x) for x in np.argsort(-distances, kind="stable") if self.of_state[x]]
+        return [int(x) for x in np.argsort(-self.distances, kind="stable") if self.of_state[x]]
 
 
 def find_moves(model: Model) -> Moves | None:
@@ -235,292 +224,6 @@ class Shown:
         return sweeps(self.moves, np.where(idle, 0, self.most), self.discount)
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
-class Tree:
-    """Nodes: a state just reached and what is remembered. Leaves: those where the MDP is revealed.
-
-    `N` nodes, the root first, `L` leaves, `R` moves of the problem, at most `K` in a state.
-    """
-
-    states: np.ndarray  # of nodes, [N]
-    own: np.ndarray  # remembered successes and failures of the moves of their state, [2, N, K]
-    # node after the success of each move, or N + leaf, by the failures that are remembered of it,
-    # [N, K, C]
-    children: np.ndarray
-    waves: tuple[range, ...]  # nodes after 0, 1, … moves; children are in later waves
-    leaf_states: np.ndarray  # [L]
-    memory: np.ndarray  # successes and failures of all moves at leaves, [L, 2, R]
-
-
-@dataclasses.dataclass(frozen=True, eq=False)
-class _Nodes:
-    """Nodes, or leaves, after as many moves."""
-
-    memory: np.ndarray  # successes and failures of all moves, [N, 2, R] uint8
-    states: np.ndarray  # [N]
-    left: np.ndarray  # events that do not reveal the MDP, [N]
-
-    def some(self, which: np.ndarray) -> "_Nodes":
-        return _Nodes(self.memory[which], self.states[which], self.left[which])
-
-    def distinct(self) -> tuple["_Nodes", np.ndarray]:
-        """Return those that differ, and the number of each one among them."""
-        numbers = np.stack([self.states, self.left], axis=1).astype(np.int16).view(np.uint8)
-        key = np.hstack(
-            [self.memory.reshape(len(numbers), np.prod(self.memory.shape[1:])), numbers]
-        )
-        words = key.view(np.dtype((np.void, key.shape[1])))[:, 0]
-        _, first, inverse = np.unique(words, return_index=True, return_inverse=True)
-        return self.some(first), inverse
-
-
-class _Growth:
-    """The way from a wave of nodes to the next."""
-
-    def __init__(self, moves: Moves, events: int, remembered: int) -> None:
-        self._events, self._remembered = events, remembered
-        shape = len(moves.of_state), max(map(len, moves.of_state))
-        self.row, self._successor = np.zeros((2, *shape), np.int64)
-        self._there, self._pays, self._is_event = np.zeros((3, *shape), bool)
-        for x, own in enumerate(moves.of_state):
-            for k, move in enumerate(own):
-                self.row[x, k], self._successor[x, k] = move.row, move.successor
-                self._there[x, k], self._pays[x, k] = True, move.reward > 0
-                self._is_event[x, k] = move.reward > 0 or not move.forward
-
-    def memory(self, nodes: _Nodes) -> int:
-        """Return the bytes that `after` takes, about."""
-        early = nodes.left == self._events - 1
-        n_next = self._there[nodes.states].sum(1) @ (1 + self._remembered * early)
-        return int(OF_GROWTH * n_next * nodes.memory.shape[2])
-
-    def after(self, nodes: _Nodes) -> tuple[_Nodes, _Nodes, np.ndarray]:
-        """Return the nodes and the leaves that follow, and for each node their numbers by its
-        moves and their failures, [N, K, C]; those of leaves are -1, -2, ….
-        """
-        there = self._there[nodes.states][..., None]
-        early = (nodes.left == self._events - 1)[:, None, None]
-        failed = np.arange(self._remembered + 1)
-        parents, k, failed = np.nonzero(there & (early | (failed == 0)))
-        x, left, memory = nodes.states[parents], nodes.left[parents], nodes.memory[parents]
-        rows, each = self.row[x, k], np.arange(len(k))
-        memory[each, 0, rows] += 1
-        memory[each, 1, rows] += failed.astype(np.uint8)
-        spared = self._pays[x, k] & (left == self._events - 1)  # the first one, if a reward
-        shown = self._is_event[x, k] & (left <= 0) & ~spared
-        left = np.where(shown, 0, left - self._is_event[x, k])
-        reached = _Nodes(memory, self._successor[x, k], left)
-        (inner, of_inner), (leaves, of_leaves) = (
-            reached.some(which).distinct() for which in (~shown, shown)
-        )
-        numbers = np.empty(len(k), np.int64)
-        numbers[~shown], numbers[shown] = of_inner, -1 - of_leaves
-        children = np.zeros((*there.shape[:2], self._remembered + 1), np.int64)
-        children[parents, k] = numbers[failed == 0][np.cumsum(failed == 0) - 1][:, None]
-        children[parents, k, failed] = numbers
-        return inner, leaves, children
-
-
-def grow(
-    moves: Moves, events: int, remembered: int, most: float = math.inf, memory: float = math.inf
-) -> Tree | None:
-    """Enumerate what is remembered; None where there are more than `most` nodes, or growing takes
-    more than `memory` bytes.
-
-    Events are rewards and moves back. The MDP is revealed at the event of number `events`, or,
-    where that is the first one and a reward, at the next. Before the first one, so many failures of
-    a move that succeeds are `remembered` each time.
-    """
-    growth = _Growth(moves, events, remembered)
-    nothing = np.zeros((1, 2, len(moves.all)), np.uint8)
-    wave = _Nodes(nothing, np.array([moves.first]), np.array([events - 1]))
-    waves, leaves, children, n, n_leaves = [], [], [], 0, 0
-    while len(wave.states):
-        if growth.memory(wave) > memory:
-            return None
-        after, shown, numbers = growth.after(wave)
-        waves.append(wave)
-        leaves.append(shown)
-        n += len(wave.states)
-        children.append(np.where(numbers < 0, numbers - n_leaves, numbers + n))
-        n_leaves += len(shown.states)
-        if n + len(after.states) > most:
-            return None
-        wave = after
-    states, every = np.concatenate([w.states for w in waves]), np.concatenate(children)
-    known = np.concatenate([w.memory for w in waves])
-    ends = np.cumsum([len(w.states) for w in waves]).tolist()
-    return Tree(
-        states,
-        known[np.arange(n)[:, None], :, growth.row[states]].transpose(2, 0, 1).astype(np.int64),
-        np.where(every < 0, n - 1 - every, every),
-        tuple(map(range, [0, *ends], ends)),
-        np.concatenate([w.states for w in leaves]),
-        np.concatenate([w.memory for w in leaves]),
-    )
-
-
-@dataclasses.dataclass(frozen=True, eq=False)
-class Forgetting:
-    """The problem of the upper bound.
-
-    Attributes:
-      shown: the problem once the MDP is revealed.
-      tree: what is remembered, and when the MDP is revealed.
-      events, remembered: as of `grow`.
-    """
-
-    shown: Shown
-    tree: Tree
-    events: int
-    remembered: int
-
-    def seconds(self, n_mdps: int) -> float:
-        """Estimate the duration of a replication."""
-        tree, n_moves = self.tree, np.array([len(moves) for moves in self.shown.moves.of_state])
-        chances = n_moves[tree.states].sum() * (MOST_FAILURES + 1)
-        drawn = n_mdps + max(LEAST_MDPS, n_mdps // PILOT)
-        each = OF_MOVE * len(self.shown.moves.all) * len(tree.leaf_states)
-        once = 3 * OF_CHANCE * chances + each * drawn
-        return float(once / self.shown.threads)
-
-    def replication(self, n_mdps: int, seed: np.random.SeedSequence) -> Replication:
-        """Return an estimate of the upper bound.
-
-        The expectation of its value is not below the bound.
-
-        Args:
-          n_mdps: MDPs drawn for each leaf.
-        """
-        before, own = seed.spawn(2)
-        n_before = max(LEAST_MDPS, n_mdps // PILOT)
-        centre, deviation = self.of_leaves(self.draw(n_before, before))
-        drawn = self.draw(n_mdps, own)
-        value, distance = self.of_leaves(drawn, centre)
-        return Replication(
-            self.solve(value),
-            float(self.shown.worths(drawn[:, 0, 0])[self.shown.moves.first].mean()),
-            self.solve(distance, paid=False) ** 2,
-            self.solve(deviation, paid=False) ** 2 * (1 + 1 / n_before),
-            self._greatest,
-        )
-
-    def margin(self, replications: Sequence[Replication], n_mdps: int, confidence: float) -> float:
-        """Return how far the bound may lie above the average of independent estimates, whatever the
-        distribution of the MDPs' values.
-
-        What the MDPs of one number add to the value of a policy is a sum over leaves, with weights.
-        Less what another sample lets expect, its root mean square is at most the same sum of those
-        of leaves (Minkowski). The limits of the control are too low in `MISSED` of all cases, which
-        are taken from those in which the margin may be too small.
-        """
-        return margin_of(replications, n_mdps, confidence + MISSED)
-
-    @cached_property
-    def _greatest(self) -> float:
-        return self.solve((self.shown.most + self.shown.known)[self.tree.leaf_states], paid=False)
-
-    def draw(self, n_mdps: int, seed: np.random.SeedSequence) -> np.ndarray:
-        """Draw the probabilities that moves succeed, given that they have succeeded 0, 1, … times,
-        and failed 0, 1, … times if they have ever succeeded: [R, T + 1, F + 1, M] float32.
-
-        A success or failure more is an exponential variable more. The same random numbers serve all
-        leaves, so that their errors have the same sign, mostly, and disturb comparisons of actions
-        less.
-        """
-        random = np.random.default_rng(seed)
-        first, up, down = self.shown.draw(n_mdps, random)
-        n_moves, (most, lost) = len(first), self.tree.memory.max((0, 2), initial=0)
-        some, others = (
-            np.exp(log)[:, None] + random.standard_exponential((n_moves, n, n_mdps)).cumsum(1)
-            for log, n in ((up, most), (down, lost))
-        )
-        others = np.concatenate([np.exp(down)[:, None], others], axis=1)
-        later = some[:, :, None] / (some[:, :, None] + others[:, None])
-        never = np.broadcast_to(first[:, None, None], (n_moves, 1, 1 + lost, n_mdps))
-        return np.concatenate([never, later], axis=1).astype(np.float32)
-
-    def of_leaves(
-        self, drawn: np.ndarray, centre: np.ndarray | None = None
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """Estimate E[V(y) | what is remembered] at all leaves, from above, by MDPs of `draw`.
-
-        The worth of y where nothing is remembered, less its known mean, is subtracted: the same
-        random numbers make both.
-
-        Args:
-          centre: numbers of leaves, [L]; default: the estimates.
-
-        Returns: the estimates, and the root mean squares of the differences to `centre`: [L] each.
-        """
-        tree, n_moves, n_mdps = self.tree, len(drawn), drawn.shape[-1]
-        moves, n_leaves = np.arange(n_moves)[:, None], max(1, AT_ONCE // n_mdps)
-        control = self.shown.worths(drawn[:, 0, 0]) - self.shown.known[:, None]
-        estimates, distances = np.empty((2, len(tree.leaf_states)))
-
-        def fill(first: int) -> None:
-            part = slice(first, first + n_leaves)
-            states, (successes, failures) = (
-                tree.leaf_states[part],
-                tree.memory[part].transpose(1, 2, 0),
-            )
-            found = np.empty((len(states), n_mdps))
-            for start in range(0, n_mdps, AT_ONCE):
-                some = slice(start, start + AT_ONCE)
-                chances = drawn[..., some][moves, successes, failures]  # [R, leaves, MDPs]
-                values = self.shown.worths(chances.reshape(n_moves, -1))
-                values = values.reshape(-1, *chances.shape[1:])
-                found[:, some] = values[states, np.arange(len(states))] - control[states, some]
-            means = estimates[part] = np.maximum(0.0, found.mean(1))
-            middle = means if centre is None else centre[part]
-            distances[part] = np.sqrt(((found - middle[:, None]) ** 2).mean(1))
-
-        with ThreadPoolExecutor(self.shown.threads) as pool:
-            list(pool.map(fill, range(0, len(estimates), n_leaves)))
-        return estimates, distances
-
-    def solve(self, leaves: np.ndarray, *, paid: bool = True) -> float:
-        """Back values of the leaves up to the root.
-
-        Args:
-          leaves: value of each leaf, [L].
-          paid: count the rewards before the leaves, too.
-        """
-        tree = self.tree
-        both = np.concatenate([np.empty(len(tree.states)), leaves])  # as `Tree.children` counts
-        with ThreadPoolExecutor(self.shown.threads) as pool:
-            for wave in reversed(tree.waves):
-                tasks = self._parts(np.array(wave))
-                found = pool.map(lambda nodes: self._solve(nodes, both, paid), tasks)
-                for nodes, values in zip(tasks, found, strict=True):
-                    both[nodes] = values
-        return float(both[0])
-
-    def _parts(self, nodes: np.ndarray) -> list[np.ndarray]:
-        """Return nodes by their state, some at a time."""
-        states = self.tree.states[nodes]
-        kinds = [nodes[states == x] for x in np.unique(states)]
-        return [some[n : n + CHUNK] for some in kinds for n in range(0, len(some), CHUNK)]
-
-    def _solve(self, nodes: np.ndarray, both: np.ndarray, paid: bool) -> np.ndarray:
-        """Return the values of nodes in one state: the failures there are counted until a move
-        succeeds.
-        """
-        tree, moves = self.tree, self.shown.moves.of_state[int(self.tree.states[nodes[0]])]
-        if not moves:  # nothing leads away, and staying pays nothing
-            return np.zeros(len(nodes))
-        failed = np.arange(MOST_FAILURES + 1)
-        known = np.minimum(failed, tree.children.shape[2] - 1)
-        chances, gains = [], []
-        for number, move in enumerate(moves):
-            successes, failures = tree.own[:, nodes, number, None]
-            a, b = move.success + successes, move.failure + failures
-            chances.append(a / (a + b + failed))
-            after = move.reward * paid + self.shown.discount * both[tree.children[nodes, number]]
-            gains.append(np.maximum.accumulate(after[:, ::-1], axis=1)[:, ::-1][:, known])
-        return _first(np.array(chances), np.array(gains), self.shown.discount)
-
-
 def sweeps(
     moves: Moves, most: np.ndarray, discount: float
 ) -> Callable[[np.ndarray, np.int32], tuple[Array, Array]]:
@@ -574,72 +277,240 @@ def sweeps(
     return jax.jit(native.native(worths))
 
 
-def _first(chances: np.ndarray, gains: np.ndarray, discount: float) -> np.ndarray:
-    """Return the value of a state before any failure.
+# Stages: no move has led back so far; the first one has just done so; or it was followed by others.
+AHEAD, BACK, AGAIN = range(3)
 
-    Of two tries that follow one another, the first one has the greater p G / (1 - g (1 - p)), as an
-    exchange shows; failures lower it. So these numbers say in which order moves are tried. At the
-    greatest number of failures that is counted, a move is tried until it succeeds, which is worth
-    just this.
 
-    Args:
-      chances: p of each move after so many failures, falling, [K, N, F].
-      gains: G, what a success earns then, at least 0, not rising, [K, N, F].
+@dataclasses.dataclass(frozen=True)
+class Cell:
+    """A stage in a state.
 
-    Returns: [N].
+    Moves are given as (move, number of the cell after its success, success known in advance): None
+    stands for the end of what is paid. Failures of `counted` moves are counted.
     """
-    k, n, f = chances.shape
-    worths = chances * gains / (1 - discount * (1 - chances))
-    worths, chances = (v.transpose(1, 0, 2).reshape(n, k * f) for v in (worths, chances))
-    order = np.argsort(-worths, axis=1, kind="stable")
-    worths, chances = (np.take_along_axis(v, order, axis=1) for v in (worths, chances))
-    last = order % f == f - 1
-    goes_on = discount * (1 - chances)
-    reached = np.cumprod(np.hstack([np.ones((n, 1)), (goes_on * ~last)[:, :-1]]), axis=1)
-    return (reached * np.where(last, worths, worths * (1 - goes_on))).sum(1)
+
+    counted: tuple[tuple[Move, int | None, bool], ...]
+    others: tuple[tuple[Move, int | None, bool], ...]
+
+    @property
+    def points(self) -> int:
+        """Return how many numbers of failures there are."""
+        return (MOST_COUNTED + 1) ** len(self.counted)
 
 
-def revealing(
-    shown: Shown, events: int, remembered: int, most: float = math.inf, memory: float = math.inf
-) -> Forgetting | None:
-    """Return the relaxation of a kind; None as of `grow`."""
-    tree = grow(shown.moves, events, remembered, most, memory)
-    return None if tree is None else Forgetting(shown, tree, events, remembered)
+@dataclasses.dataclass(frozen=True, eq=False)
+class Paying:
+    """An agent that is shown the MDP and pays for what that tells it (Brown, Smith and Sun 2010).
 
-
-def best_kind(
-    shown: Shown, trial: np.random.SeedSequence, memory: int, seconds: float = math.inf
-) -> tuple[int, int] | None:
-    """Return the kind, (events, remembered), of the relaxation with the least value on a sample of
-    its own; None where none is small enough.
-
-    Args:
-      trial: seed of that sample.
-      memory: bytes that the relaxation may take.
-      seconds: that a replication may take; default: as long as usual.
+    For a try it pays (s - p) D, where s is 1 for a success and else 0, p is not below the
+    probability of a success given what it should know, and D, at least 0, is how much more a
+    success is worth than a failure, by the values v of a plan. Who does not use what is shown pays
+    nothing on average, or less. It pays until a reward, or the second move that does not lead
+    farther: see docs/bounds-proofs.md.
     """
-    n_moves, most = len(shown.moves.all), float(MOST_NODES)
-    if not math.isinf(seconds):
-        most = seconds / (LEAVES * OF_MOVE * n_moves * (USEFUL + LEAST_MDPS) / shown.threads)
-    most = min(most, memory / (OF_MEMORY * n_moves))
 
-    def falling(remembered: int) -> Iterator[tuple[float, tuple[int, int]]]:
-        """Yield values and kinds of more and more events, as long as the values fall."""
-        before = math.inf
-        for events in range(1, MOST_EVENTS + 1):
-            one = revealing(shown, events, remembered, most, memory)
-            if one is None or one.seconds(USEFUL) > seconds:
-                return
-            value = one.solve(one.of_leaves(one.draw(TRIED, trial))[0])
-            if value >= before:
-                return
-            yield value, (events, remembered)
-            before = value
+    moves: Moves
+    discount: float
 
-    least, found = math.inf, None
-    for remembered in range(MOST_REMEMBERED + 1):
-        value, kind = min(falling(remembered), default=(math.inf, None))
-        if value >= least:
-            break
-        least, found = value, kind
-    return found
+    def worths(
+        self, start: int, chances: np.ndarray, counts: np.ndarray, shown: np.ndarray, ends: Any
+    ) -> np.ndarray:
+        """Return v, and what MDPs are worth, [2, M] float32: on average over what is known of them,
+        not less than the Bayes-optimal value. No MDP is worth more than v and the most by which
+        what is shown exceeds what it is taken to be.
+
+        Args:
+          start: the state, just reached.
+          chances: of the success of each move, [R, M].
+          counts: concentrations of success and failure that are known, [2, R, M].
+          shown: values where nothing more is paid, [S, M].
+          ends: what these are taken to be in v, numbers that do not depend on the MDP, [S, M].
+        """
+        n = chances.shape[1]
+        if n == 0 or start not in self._needed:  # without moves nothing is earned
+            return np.zeros((2, n), np.float32)
+        given = [
+            np.pad(v, [(0, 0)] * (v.ndim - 1) + [(0, -n % LANES)], "edge").astype(np.float32)
+            for v in (chances, *counts, shown, ends)
+        ]
+        order = np.zeros(len(self._cells), np.int32)
+        needed = self._needed[start]
+        order[: len(needed)] = needed
+        parts = [
+            self._program(order, np.int32(len(needed)), *(v[:, at : at + LANES] for v in given))
+            for at in range(0, n, LANES)
+        ]
+        return np.concatenate(parts, axis=1)[:, :n]
+
+    def seconds(self, start: int) -> float:
+        """Estimate the duration for an MDP."""
+        return OF_POINT * sum(self._cells[i].points for i in self._needed.get(start, ()))
+
+    @cached_property
+    def _numbers(self) -> dict[tuple[int, int], int]:
+        """Return the numbers of cells, after those that follow them, by stage and state."""
+        cells = [(stage, x) for stage in (AGAIN, BACK, AHEAD) for x in self.moves.order]
+        return {cell: number for number, cell in enumerate(cells)}
+
+    @cached_property
+    def _cells(self) -> list[Cell]:
+        cells = []
+        for stage, x in self._numbers:
+            own = [
+                (move, self._after(stage, x, move), self._was_made(stage, move))
+                for move in self.moves.of_state[x]
+            ]
+            counted = [one for one in own if one[0].forward or one[0].reward > 0][:PAIR]
+            cells.append(Cell(tuple(counted), tuple(one for one in own if one not in counted)))
+        return cells
+
+    def _was_made(self, stage: int, move: Move) -> bool:
+        """Return whether a move may have succeeded since the start: one that leads farther only
+        where another has led back to its state, others where one has led back.
+        """
+        return move.reward == 0 and (stage == BACK or (stage == AGAIN and not move.forward))
+
+    def _after(self, stage: int, x: int, move: Move) -> int | None:
+        """Return the cell after the success of a move, or None where no more is paid."""
+        y, distances = move.successor, self.moves.distances
+        if move.reward > 0:
+            return None
+        if move.forward:
+            return self._numbers.get((AHEAD if stage == AHEAD else AGAIN, y))
+        fall = distances[x] - distances[y]
+        if stage == AHEAD and fall <= 1:
+            return self._numbers.get((BACK if fall else AGAIN, y))
+        return None
+
+    @cached_property
+    def _needed(self) -> dict[int, list[int]]:
+        """Return the cells that those of a state ahead rest on, itself the last one."""
+        needed: list[set[int]] = []
+        for number, cell in enumerate(self._cells):
+            after = [to for _, to, _ in (*cell.counted, *cell.others) if to is not None]
+            needed.append(set().union({number}, *(needed[to] for to in after)))
+        return {x: sorted(needed[n]) for (stage, x), n in self._numbers.items() if stage == AHEAD}
+
+    @cached_property
+    def _program(self) -> Callable[..., Array]:
+        return paying(self._cells, len(self.moves.of_state), self.discount)
+
+
+def paying(cells: Sequence[Cell], n_states: int, discount: float) -> Callable[..., Array]:
+    """Return a program that goes through cells and returns v and the worths of the last one,
+    [2, LANES].
+
+    It takes numbers of cells, how many of them count, and what `Paying.worths` does, `LANES` MDPs.
+    """
+    flat = [one for cell in cells for one in (*cell.counted, *cell.others)]
+    ends_of = np.cumsum([len(cell.counted) + len(cell.others) for cell in cells])
+    begins = np.append(0, ends_of[:-1])
+    middles = begins + [len(cell.counted) for cell in cells]
+    points = np.array([cell.points for cell in cells])
+    strides = np.array(
+        [
+            (MOST_COUNTED + 1) ** n
+            for cell in cells
+            for n in range(len(cell.counted) + len(cell.others))
+        ]
+    )
+    rows = np.array([move.row for move, _, _ in flat]) * LANES
+    # results of the ends of what is paid, by state, come before those of cells
+    places = np.array([move.successor if to is None else n_states + to for move, to, _ in flat])
+    rewards = np.array([move.reward for move, _, _ in flat], np.float32)
+    known = np.array([known for _, _, known in flat], np.float32)
+    begin, middle, end, n_points, stride, row_of, place_of = (
+        jnp.asarray(v, jnp.int32)
+        for v in (begins, middles, ends_of, points, strides, rows, places * LANES)
+    )
+    reward_of, known_of = jnp.asarray(rewards), jnp.asarray(known)
+    g, lost = np.float32(discount), np.float32(1 - discount)
+    zeros = jnp.zeros(LANES, jnp.float32)
+
+    def row(array: Array, at: Array) -> Array:
+        return native.read_row(array, at, LANES)
+
+    def run(
+        order: Array, count: Array, chances: Array, up: Array, down: Array, shown: Array, ends: Any
+    ) -> Array:
+        chances, up, down, shown, ends = (v.reshape(-1) for v in (chances, up, down, shown, ends))
+        until = 1 / (lost + g * chances)
+        more = jnp.zeros((len(cells) + 1) * LANES, jnp.float32)
+        spare = jnp.int32((n_states + len(cells)) * LANES)
+        n = max(points)
+        blank = jnp.zeros((n + 1) * LANES, jnp.float32)
+
+        def cell(i: Array, carry: Any) -> Any:
+            plans, worths, (place, plan, worth), memory = carry
+            plans = native.write_row(plans, place, plan)
+            worths = native.write_row(worths, place, worth)
+            which = native.read(order, i)
+            first, between, last = (native.read(v, which) for v in (begin, middle, end))
+            total = native.read(n_points, which)
+
+            def believed(k: Array, failed: Array | float) -> tuple[Array, Array, Array]:
+                """Return p, and what a success is worth by plan and to the agent."""
+                at, to, pays = (native.read(v, k) for v in (row_of, place_of, reward_of))
+                a = row(up, at) + native.read(known_of, k)
+                after = pays + g * row(plans, to), pays + g * row(worths, to)
+                return a / (a + row(down, at) + failed), *after
+
+            def planned_other(k: Array, best: Array) -> Array:
+                p, after, _ = believed(k, 0.0)
+                return jnp.maximum(best, p * after / (lost + g * p))
+
+            floor = lax.fori_loop(between, last, planned_other, zeros)
+
+            def point(j: Array, carry: Any) -> Any:
+                plan_of, worth_of, (at, plan, worth) = carry
+                plan_of = native.write_row(plan_of, at, plan)
+                worth_of = native.write_row(worth_of, at, worth)
+                here = total - 1 - j
+
+                def counted(k: Array) -> tuple[Array, Array, Array]:
+                    """Return how often a move has failed, whether more is counted, and the place
+                    after another failure.
+                    """
+                    failed = (here // native.read(stride, k)) % (MOST_COUNTED + 1)
+                    ends = failed == MOST_COUNTED
+                    step = jnp.where(ends, 0, native.read(stride, k))
+                    return failed.astype(jnp.float32), ends, (here + step) * LANES
+
+                def planned(k: Array, best: Array) -> Array:
+                    failed, ends, again = counted(k)
+                    p, after, _ = believed(k, failed)
+                    goes_on = p * after + (1 - p) * g * row(plan_of, again)
+                    return jnp.maximum(best, jnp.where(ends, p * after / (lost + g * p), goes_on))
+
+                plan = lax.fori_loop(first, between, planned, floor)
+
+                def paid(k: Array, failed: Array | float, otherwise: Array) -> Array:
+                    p, after, earned = believed(k, failed)
+                    chance = row(chances, native.read(row_of, k))
+                    return chance * earned - (chance - p) * jnp.maximum(after - g * otherwise, 0)
+
+                def tried(k: Array, best: Array) -> Array:
+                    failed, ends, again = counted(k)
+                    at = native.read(row_of, k)
+                    gain = paid(k, failed, jnp.where(ends, plan, row(plan_of, again)))
+                    goes_on = gain + (1 - row(chances, at)) * g * row(worth_of, again)
+                    return jnp.maximum(best, jnp.where(ends, gain * row(until, at), goes_on))
+
+                def tried_other(k: Array, best: Array) -> Array:
+                    until_then = row(until, native.read(row_of, k))
+                    return jnp.maximum(best, paid(k, 0.0, plan) * until_then)
+
+                worth = lax.fori_loop(first, between, tried, zeros + LEAST)
+                worth = lax.fori_loop(between, last, tried_other, worth)
+                return plan_of, worth_of, (here * LANES, plan, worth)
+
+            start = (*memory, (jnp.int32(n * LANES), zeros, zeros))
+            *memory, (_, plan, worth) = lax.fori_loop(0, total, point, start)
+            place = (n_states + which) * LANES
+            return plans, worths, (place, plan, worth), tuple(memory)
+
+        start = jnp.concatenate([ends, more]), jnp.concatenate([shown, more])
+        begun = *start, (spare, zeros, zeros), (blank, blank)
+        return jnp.stack(lax.fori_loop(0, count, cell, begun)[2][1:])
+
+    return jax.jit(native.native(run))

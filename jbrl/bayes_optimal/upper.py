@@ -8,11 +8,11 @@ from functools import cache
 
 import numpy as np
 
-from jbrl.bayes_optimal import hidden_ahead, moves
+from jbrl.bayes_optimal import forgetting, hidden_ahead
+from jbrl.bayes_optimal.forgetting import Forgetting
 from jbrl.bayes_optimal.hidden_ahead import HiddenAhead
 from jbrl.bayes_optimal.limits import ONE_SIDED
 from jbrl.bayes_optimal.look_ahead import LookAhead, Replication
-from jbrl.bayes_optimal.moves import Forgetting
 from jbrl.bayes_optimal.plan import LEAST_MDPS, REPLICATIONS, USUAL_MDPS, Plan
 
 FIRST = 512  # MDPs of the first run of each relaxation, at most, by which durations are measured
@@ -218,16 +218,15 @@ class Ways:
         """Return the relaxation for moves that may fail, whatever the decisions looked ahead."""
         facts = {
             "method": "failures are forgotten, then the MDP is revealed",
-            "events": relaxed.events,
             "remembered_failures": relaxed.remembered,
         }
         return lambda decisions: Way(
             1,
-            f"forgetting-{relaxed.events}-{relaxed.remembered}",
+            f"forgetting-{relaxed.remembered}",
             decisions,
-            moves.LEAST_MDPS,
-            moves.USUAL_MDPS,
-            moves.MOST_MDPS,
+            forgetting.LEAST_MDPS,
+            relaxed.usual,
+            forgetting.MOST_MDPS,
             relaxed.seconds,
             relaxed.replication,
             lambda some, n_mdps: relaxed.margin(some, n_mdps, ONE_SIDED),
