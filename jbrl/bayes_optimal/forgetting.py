@@ -158,7 +158,7 @@ class Leaves:
     values: np.ndarray  # estimates of what they are worth, from above
     distances: np.ndarray  # of single MDPs, root mean squares
     ratios: np.ndarray  # of the worth of the MDP that is shown, to the prior's
-    paying: np.ndarray  # whether less is earned where what is shown is paid for
+    paying: np.ndarray  # whether an agent that pays earns less than one that is shown the MDP
     greatest: np.ndarray  # no MDP is worth more
 
 
@@ -284,7 +284,7 @@ class Forgetting:
             values = worths[x] - control[x]
             if before is None:
                 ratios = worths[x].mean(1) / max(self.shown.known[x], TINY)
-                which = np.arange(len(part))
+                which = np.arange(len(part) if self.paying.possible(x) else 0)
             else:
                 ratios, which = before.ratios[part], np.flatnonzero(before.paying[part])
             paid, most = self._paid(

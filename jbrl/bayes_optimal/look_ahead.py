@@ -36,7 +36,7 @@ def margin_of(replications: Sequence[Replication], n_mdps: int, confidence: floa
     `n_mdps` each.
     """
     square = float(np.mean([one.square for one in replications]))
-    expected, greatest = replications[0].expected, replications[0].greatest
+    expected, greatest = replications[0].expected, max(one.greatest for one in replications)
     return upper_margin(n_mdps * len(replications), square, expected, greatest, confidence)
 
 

@@ -28,6 +28,7 @@ PRECISION, MOST_SWEEPS = 1e-4, 100  # of worths on average, as a part of the gre
 PAIR, MOST_COUNTED = 2, 5  # moves of a state whose failures are counted, and how many
 LEAST = -1e30  # below all worths
 OF_POINT = 4e-9  # seconds of one core, of an MDP after some failures in a state
+MOST_DISCOUNT = 0.99  # at which an agent pays: in single precision, differences lose digits
 
 
 @dataclasses.dataclass(frozen=True)
@@ -285,8 +286,8 @@ AHEAD, BACK, AGAIN = range(3)
 class Cell:
     """A stage in a state.
 
-    Moves are given as (move, number of the cell after its success, success known in advance): None
-    stands for the end of what is paid. Failures of `counted` moves are counted.
+    Moves are given as (move, number of the cell after its success, whether it may have succeeded
+    before): None stands for the end of what is paid. Failures of `counted` moves are counted.
     """
 
     counted: tuple[tuple[Move, int | None, bool], ...]
@@ -327,8 +328,8 @@ class Paying:
           ends: what these are taken to be in v, numbers that do not depend on the MDP, [S, M].
         """
         n = chances.shape[1]
-        if n == 0 or start not in self._needed:  # without moves nothing is earned
-            return np.zeros((2, n), np.float32)
+        if n == 0:
+            return np.zeros((2, 0), np.float32)
         given = [
             np.pad(v, [(0, 0)] * (v.ndim - 1) + [(0, -n % LANES)], "edge").astype(np.float32)
             for v in (chances, *counts, shown, ends)
@@ -342,9 +343,15 @@ class Paying:
         ]
         return np.concatenate(parts, axis=1)[:, :n]
 
+    def possible(self, start: int) -> bool:
+        """Return whether there is something to pay for."""
+        return self.discount <= MOST_DISCOUNT and start in self._needed
+
     def seconds(self, start: int) -> float:
         """Estimate the duration for an MDP."""
-        return OF_POINT * sum(self._cells[i].points for i in self._needed.get(start, ()))
+        if not self.possible(start):
+            return 0.0
+        return OF_POINT * sum(self._cells[i].points for i in self._needed[start])
 
     @cached_property
     def _numbers(self) -> dict[tuple[int, int], int]:
@@ -377,9 +384,8 @@ class Paying:
             return None
         if move.forward:
             return self._numbers.get((AHEAD if stage == AHEAD else AGAIN, y))
-        fall = distances[x] - distances[y]
-        if stage == AHEAD and fall <= 1:
-            return self._numbers.get((BACK if fall else AGAIN, y))
+        if stage == AHEAD and distances[y] >= distances[x] - 1:
+            return self._numbers.get((BACK if distances[y] < distances[x] else AGAIN, y))
         return None
 
     @cached_property
@@ -396,121 +402,176 @@ class Paying:
         return paying(self._cells, len(self.moves.of_state), self.discount)
 
 
+@dataclasses.dataclass(frozen=True, eq=False)
+class _Cells:
+    """Cells as arrays; those of moves have all moves of all cells in turn."""
+
+    begin: Array  # the first move of each cell
+    middle: Array  # the first one whose failures are not counted
+    end: Array
+    points: Array
+    row: Array  # of each move, times LANES
+    after: Array  # where the results of what follows are, times LANES
+    reward: Array
+    made: Array  # 1 if it may have succeeded before, which is then taken to be known
+    stride: Array  # from a number of failures to the next, among the points of its cell
+
+
+def _arrays(cells: Sequence[Cell], n_states: int) -> _Cells:
+    """Return cells as arrays; results of the ends, by state, come before those of cells."""
+    own = [(*cell.counted, *cell.others) for cell in cells]
+    flat = [one for moves in own for one in moves]
+    end = np.cumsum([len(moves) for moves in own])
+    begin = np.append(0, end[:-1])
+    after = [move.successor if to is None else n_states + to for move, to, _ in flat]
+    stride = [(MOST_COUNTED + 1) ** n for moves in own for n in range(len(moves))]
+    row = [move.row * LANES for move, _, _ in flat]
+    return _Cells(
+        begin=jnp.asarray(begin, jnp.int32),
+        middle=jnp.asarray(begin + [len(cell.counted) for cell in cells], jnp.int32),
+        end=jnp.asarray(end, jnp.int32),
+        points=jnp.asarray([cell.points for cell in cells], jnp.int32),
+        row=jnp.asarray(row, jnp.int32),
+        after=jnp.asarray(after, jnp.int32) * LANES,
+        reward=jnp.asarray([move.reward for move, _, _ in flat], jnp.float32),
+        made=jnp.asarray([made for _, _, made in flat], jnp.float32),
+        stride=jnp.asarray(stride, jnp.int32),
+    )
+
+
+def _row(array: Array, at: Array) -> Array:
+    return native.read_row(array, at, LANES)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class _Visit:
+    """What a cell rests on: all of what follows it, by plan and in the MDP, one after the other."""
+
+    cells: _Cells
+    discount: np.float32
+    lost: np.float32  # 1 - discount
+    chances: Array
+    until: Array  # 1 / (1 - discount (1 - chance))
+    up: Array
+    down: Array
+    plans: Array
+    worths: Array
+
+    def success(self, k: Array, failed: Array | float) -> tuple[Array, Array]:
+        """Return p of move k, and what a success is worth by plan."""
+        cells = self.cells
+        at = native.read(cells.row, k)
+        a = _row(self.up, at) + native.read(cells.made, k)
+        plan = _row(self.plans, native.read(cells.after, k))
+        after = native.read(cells.reward, k) + self.discount * plan
+        return a / (a + _row(self.down, at) + failed), after
+
+    def planned(self, k: Array, failed: Array | float, again: Array | None) -> Array:
+        """Return what move k is worth by plan: once and then `again`, or until it succeeds."""
+        p, after = self.success(k, failed)
+        if again is None:
+            return p * after / (self.lost + self.discount * p)
+        return p * after + (1 - p) * self.discount * again
+
+    def paid(self, k: Array, failed: Array | float, otherwise: Array) -> Array:
+        """Return what a success of move k earns on average, less the payment, where a failure is
+        worth `otherwise` by plan.
+        """
+        p, after = self.success(k, failed)
+        cells = self.cells
+        chance = _row(self.chances, native.read(cells.row, k))
+        worth = _row(self.worths, native.read(cells.after, k))
+        earned = chance * (native.read(cells.reward, k) + self.discount * worth)
+        return earned - (chance - p) * jnp.maximum(after - self.discount * otherwise, 0)
+
+    def tried(self, k: Array, gain: Array, again: Array | None) -> Array:
+        """Return what move k is worth: once and then `again`, or until it succeeds."""
+        at = native.read(self.cells.row, k)
+        if again is None:
+            return gain * _row(self.until, at)
+        return gain + (1 - _row(self.chances, at)) * self.discount * again
+
+    def counted(self, k: Array, here: Array) -> tuple[Array, Array, Array]:
+        """Return how often move k has failed, whether that is all that is counted, and where the
+        results after another failure are.
+        """
+        stride = native.read(self.cells.stride, k)
+        failed = (here // stride) % (MOST_COUNTED + 1)
+        ends = failed == MOST_COUNTED
+        return failed.astype(jnp.float32), ends, (here + jnp.where(ends, 0, stride)) * LANES
+
+
+def _best(begin: Array, end: Array, value: Callable[[Array], Array], least: Array) -> Array:
+    """Return the greatest value of some moves."""
+    return lax.fori_loop(begin, end, lambda k, best: jnp.maximum(best, value(k)), least)
+
+
+def _visit(visit: _Visit, cell: Array, memory: Any) -> tuple[Array, Array, Any]:
+    """Return v and the worth of a cell.
+
+    Args:
+      memory: results after other failures; what is in there does not matter.
+    """
+    cells, zeros = visit.cells, jnp.zeros(LANES, jnp.float32)
+    begin, middle, end = (native.read(v, cell) for v in (cells.begin, cells.middle, cells.end))
+    points = native.read(cells.points, cell)
+    floor = _best(middle, end, lambda k: visit.planned(k, 0.0, None), zeros)
+
+    def point(j: Array, carry: Any) -> Any:
+        plans, worths, at, plan, worth = carry
+        plans, worths = native.write_row(plans, at, plan), native.write_row(worths, at, worth)
+        here = points - 1 - j
+
+        def planned(k: Array) -> Array:
+            failed, ends, next_ = visit.counted(k, here)
+            once = visit.planned(k, failed, _row(plans, next_))
+            return jnp.where(ends, visit.planned(k, failed, None), once)
+
+        plan = _best(begin, middle, planned, floor)
+
+        def tried(k: Array) -> Array:
+            failed, ends, next_ = visit.counted(k, here)
+            gain = visit.paid(k, failed, jnp.where(ends, plan, _row(plans, next_)))
+            once = visit.tried(k, gain, _row(worths, next_))
+            return jnp.where(ends, visit.tried(k, gain, None), once)
+
+        worth = _best(begin, middle, tried, zeros + LEAST)
+        other = lambda k: visit.tried(k, visit.paid(k, 0.0, plan), None)  # noqa: E731
+        return plans, worths, here * LANES, plan, _best(middle, end, other, worth)
+
+    spare = jnp.int32(memory[0].shape[0] - LANES)
+    *memory, _, plan, worth = lax.fori_loop(0, points, point, (*memory, spare, zeros, zeros))
+    return plan, worth, tuple(memory)
+
+
 def paying(cells: Sequence[Cell], n_states: int, discount: float) -> Callable[..., Array]:
     """Return a program that goes through cells and returns v and the worths of the last one,
     [2, LANES].
 
     It takes numbers of cells, how many of them count, and what `Paying.worths` does, `LANES` MDPs.
     """
-    flat = [one for cell in cells for one in (*cell.counted, *cell.others)]
-    ends_of = np.cumsum([len(cell.counted) + len(cell.others) for cell in cells])
-    begins = np.append(0, ends_of[:-1])
-    middles = begins + [len(cell.counted) for cell in cells]
-    points = np.array([cell.points for cell in cells])
-    strides = np.array(
-        [
-            (MOST_COUNTED + 1) ** n
-            for cell in cells
-            for n in range(len(cell.counted) + len(cell.others))
-        ]
-    )
-    rows = np.array([move.row for move, _, _ in flat]) * LANES
-    # results of the ends of what is paid, by state, come before those of cells
-    places = np.array([move.successor if to is None else n_states + to for move, to, _ in flat])
-    rewards = np.array([move.reward for move, _, _ in flat], np.float32)
-    known = np.array([known for _, _, known in flat], np.float32)
-    begin, middle, end, n_points, stride, row_of, place_of = (
-        jnp.asarray(v, jnp.int32)
-        for v in (begins, middles, ends_of, points, strides, rows, places * LANES)
-    )
-    reward_of, known_of = jnp.asarray(rewards), jnp.asarray(known)
+    arrays = _arrays(cells, n_states)
     g, lost = np.float32(discount), np.float32(1 - discount)
-    zeros = jnp.zeros(LANES, jnp.float32)
-
-    def row(array: Array, at: Array) -> Array:
-        return native.read_row(array, at, LANES)
 
     def run(
         order: Array, count: Array, chances: Array, up: Array, down: Array, shown: Array, ends: Any
     ) -> Array:
         chances, up, down, shown, ends = (v.reshape(-1) for v in (chances, up, down, shown, ends))
-        until = 1 / (lost + g * chances)
+        until, zeros = 1 / (lost + g * chances), jnp.zeros(LANES, jnp.float32)
         more = jnp.zeros((len(cells) + 1) * LANES, jnp.float32)
+        blank = jnp.zeros((max(cell.points for cell in cells) + 1) * LANES, jnp.float32)
+
+        def step(i: Array, carry: Any) -> Any:
+            plans, worths, at, plan, worth, memory = carry
+            plans, worths = native.write_row(plans, at, plan), native.write_row(worths, at, worth)
+            cell = native.read(order, i)
+            visit = _Visit(arrays, g, lost, chances, until, up, down, plans, worths)
+            plan, worth, memory = _visit(visit, cell, memory)
+            return plans, worths, (n_states + cell) * LANES, plan, worth, memory
+
         spare = jnp.int32((n_states + len(cells)) * LANES)
-        n = max(points)
-        blank = jnp.zeros((n + 1) * LANES, jnp.float32)
-
-        def cell(i: Array, carry: Any) -> Any:
-            plans, worths, (place, plan, worth), memory = carry
-            plans = native.write_row(plans, place, plan)
-            worths = native.write_row(worths, place, worth)
-            which = native.read(order, i)
-            first, between, last = (native.read(v, which) for v in (begin, middle, end))
-            total = native.read(n_points, which)
-
-            def believed(k: Array, failed: Array | float) -> tuple[Array, Array, Array]:
-                """Return p, and what a success is worth by plan and to the agent."""
-                at, to, pays = (native.read(v, k) for v in (row_of, place_of, reward_of))
-                a = row(up, at) + native.read(known_of, k)
-                after = pays + g * row(plans, to), pays + g * row(worths, to)
-                return a / (a + row(down, at) + failed), *after
-
-            def planned_other(k: Array, best: Array) -> Array:
-                p, after, _ = believed(k, 0.0)
-                return jnp.maximum(best, p * after / (lost + g * p))
-
-            floor = lax.fori_loop(between, last, planned_other, zeros)
-
-            def point(j: Array, carry: Any) -> Any:
-                plan_of, worth_of, (at, plan, worth) = carry
-                plan_of = native.write_row(plan_of, at, plan)
-                worth_of = native.write_row(worth_of, at, worth)
-                here = total - 1 - j
-
-                def counted(k: Array) -> tuple[Array, Array, Array]:
-                    """Return how often a move has failed, whether more is counted, and the place
-                    after another failure.
-                    """
-                    failed = (here // native.read(stride, k)) % (MOST_COUNTED + 1)
-                    ends = failed == MOST_COUNTED
-                    step = jnp.where(ends, 0, native.read(stride, k))
-                    return failed.astype(jnp.float32), ends, (here + step) * LANES
-
-                def planned(k: Array, best: Array) -> Array:
-                    failed, ends, again = counted(k)
-                    p, after, _ = believed(k, failed)
-                    goes_on = p * after + (1 - p) * g * row(plan_of, again)
-                    return jnp.maximum(best, jnp.where(ends, p * after / (lost + g * p), goes_on))
-
-                plan = lax.fori_loop(first, between, planned, floor)
-
-                def paid(k: Array, failed: Array | float, otherwise: Array) -> Array:
-                    p, after, earned = believed(k, failed)
-                    chance = row(chances, native.read(row_of, k))
-                    return chance * earned - (chance - p) * jnp.maximum(after - g * otherwise, 0)
-
-                def tried(k: Array, best: Array) -> Array:
-                    failed, ends, again = counted(k)
-                    at = native.read(row_of, k)
-                    gain = paid(k, failed, jnp.where(ends, plan, row(plan_of, again)))
-                    goes_on = gain + (1 - row(chances, at)) * g * row(worth_of, again)
-                    return jnp.maximum(best, jnp.where(ends, gain * row(until, at), goes_on))
-
-                def tried_other(k: Array, best: Array) -> Array:
-                    until_then = row(until, native.read(row_of, k))
-                    return jnp.maximum(best, paid(k, 0.0, plan) * until_then)
-
-                worth = lax.fori_loop(first, between, tried, zeros + LEAST)
-                worth = lax.fori_loop(between, last, tried_other, worth)
-                return plan_of, worth_of, (here * LANES, plan, worth)
-
-            start = (*memory, (jnp.int32(n * LANES), zeros, zeros))
-            *memory, (_, plan, worth) = lax.fori_loop(0, total, point, start)
-            place = (n_states + which) * LANES
-            return plans, worths, (place, plan, worth), tuple(memory)
-
-        start = jnp.concatenate([ends, more]), jnp.concatenate([shown, more])
-        begun = *start, (spare, zeros, zeros), (blank, blank)
-        return jnp.stack(lax.fori_loop(0, count, cell, begun)[2][1:])
+        begun = jnp.concatenate([ends, more]), jnp.concatenate([shown, more]), spare
+        *_, plan, worth, _ = lax.fori_loop(0, count, step, (*begun, zeros, zeros, (blank, blank)))
+        return jnp.stack([plan, worth])
 
     return jax.jit(native.native(run))
