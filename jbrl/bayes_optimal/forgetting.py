@@ -292,8 +292,8 @@ class Forgetting:
             )
             paid -= SHARE * control[x]
             if before is None:
-                which = np.flatnonzero(paid.mean(1) < values.mean(1))
-                paid, most = paid[which], most[which]
+                lower = paid.mean(1) < values[which].mean(1)
+                which, paid, most = which[lower], paid[lower], most[lower]
             values[which] = paid
             found.greatest[part] = self.shown.most[x] + self.shown.known[x]
             found.greatest[part[which]] = most + SHARE * self.shown.known[x]

@@ -445,7 +445,7 @@ def _row(array: Array, at: Array) -> Array:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class _Visit:
-    """What a cell rests on: all of what follows it, by plan and in the MDP, one after the other."""
+    """All that a cell rests on; results of cells are one after the other."""
 
     cells: _Cells
     discount: np.float32
