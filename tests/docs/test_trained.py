@@ -62,6 +62,10 @@ def test_imitation_is_as_the_page_says():
     ):
         early, late = (mean["GC", name, inputs, budget] for budget in budgets)
         assert abs(late - early) < 0.5
+    assert round(mean["GC", "RL2", "", 645_120], 1) == 37.1
+    late = paired[paired["seconds"] == 110].set_index("problem")
+    assert abs(late.loc["GC", "ahead"]) < 1.96 * late.loc["GC", "error"]
+    assert round(late.loc["GDL", "ahead"], 2) == round(late.loc["GDL", "greatest"], 2) == 0.02
 
 
 def test_students_are_as_the_page_says():
