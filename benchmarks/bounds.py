@@ -55,7 +55,7 @@ def measure(name: str, decisions: int) -> dict[str, Any]:
     control = ahead.control(np.random.SeedSequence(0))
     mdps = samples.draw(layers.model, N_MDPS, 1)
     values = samples.values(layers.model, mdps, 0.95, (ahead.left,))[ahead.left]
-    estimating, leaves = processor_seconds(
+    estimating, (leaves, _) = processor_seconds(
         lambda: estimate(layers, cells, mdps, values, control, 1)
     )
     solving, root = processor_seconds(lambda: solve(layers, decisions, leaves, 0.95, 1))

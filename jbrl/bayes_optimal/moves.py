@@ -243,9 +243,7 @@ def sweeps(
     )
     rewards = np.array([move.reward for _, move in each], np.float32)
     last = np.append(states[1:] != states[:-1], True)
-    g, lost = np.float32(discount), np.float32(1 - discount)
-    if g < discount:  # worths would be too low
-        g = np.nextafter(g, np.float32(1))
+    g, lost = _rates(discount)
 
     def worths(chances: Array, times: Array) -> tuple[Array, Array]:
         # A move is tried until it succeeds; 1 - g (1 - p) would have no digits for g near 1.
@@ -276,6 +274,12 @@ def sweeps(
         return values.reshape(-1, LANES), fallen
 
     return jax.jit(native.native(worths))
+
+
+def _rates(discount: float) -> tuple[np.float32, np.float32]:
+    """Return the discount, not rounded downward, since worths would be too low, and 1 less it."""
+    g = np.float32(discount)
+    return np.nextafter(g, np.float32(1)) if g < discount else g, np.float32(1 - discount)
 
 
 # Stages: no move has led back so far; the first one has just done so; or it was followed by others.
@@ -318,7 +322,7 @@ class Paying:
     ) -> np.ndarray:
         """Return v, and what MDPs are worth, [2, M] float32: on average over what is known of them,
         not less than the Bayes-optimal value. No MDP is worth more than v and the most by which
-        what is shown exceeds what it is taken to be.
+        what is shown exceeds what it is taken to be, if anything.
 
         Args:
           start: the state, just reached.
@@ -551,7 +555,7 @@ def paying(cells: Sequence[Cell], n_states: int, discount: float) -> Callable[..
     It takes numbers of cells, how many of them count, and what `Paying.worths` does, `LANES` MDPs.
     """
     arrays = _arrays(cells, n_states)
-    g, lost = np.float32(discount), np.float32(1 - discount)
+    g, lost = _rates(discount)
 
     def run(
         order: Array, count: Array, chances: Array, up: Array, down: Array, shown: Array, ends: Any
