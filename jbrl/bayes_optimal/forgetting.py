@@ -11,13 +11,12 @@ import dataclasses
 import math
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import cached_property
 
 import numpy as np
 
 from jbrl.bayes_optimal.limits import ONE_SIDED
 from jbrl.bayes_optimal.look_ahead import Replication, margin_of
-from jbrl.bayes_optimal.moves import AT_ONCE, MISSED, Moves, Paying, Shown
+from jbrl.bayes_optimal.moves import AT_ONCE, MISSED, Moves, Shown
 from jbrl.bayes_optimal.plan import REPLICATIONS
 
 MOST_NODES = 20_000  # without a limit of time
@@ -176,18 +175,13 @@ class Forgetting:
     tree: Tree
     remembered: int
 
-    @cached_property
-    def paying(self) -> Paying:
-        """The problem once the MDP is revealed to an agent that pays for it."""
-        return Paying(self.shown.moves, self.shown.discount)
-
     def seconds(self, n_mdps: int) -> float:
         """Estimate the duration of a replication."""
         tree, n_moves = self.tree, np.array([len(moves) for moves in self.shown.moves.of_state])
         chances = n_moves[tree.states].sum() * (MOST_FAILURES + 1)
         drawn = n_mdps + max(LEAST_MDPS, n_mdps // PILOT)
         states, numbers = np.unique(tree.leaf_states, return_counts=True)
-        pays = [self.paying.seconds(x) * n for x, n in zip(states, numbers, strict=True)]
+        pays = [self.shown.paying.seconds(x) * n for x, n in zip(states, numbers, strict=True)]
         each = OF_MOVE * len(self.shown.moves.all) * len(tree.leaf_states) + sum(pays)
         once = 3 * OF_CHANCE * chances + each * drawn
         return float(once / self.shown.threads)
@@ -284,7 +278,7 @@ class Forgetting:
             values = worths[x] - control[x]
             if before is None:
                 ratios = worths[x].mean(1) / max(self.shown.known[x], TINY)
-                which = np.arange(len(part) if self.paying.possible(x) else 0)
+                which = np.arange(len(part) if self.shown.paying.possible(x) else 0)
             else:
                 ratios, which = before.ratios[part], np.flatnonzero(before.paying[part])
             paid, most = self._paid(
@@ -330,7 +324,7 @@ class Forgetting:
         counts = np.array(self.shown.moves.concentrations)[..., None] + memory
         chances, worths = (v.reshape(len(v), -1) for v in (chances, worths))
         counts, ends = (np.repeat(v, n_mdps, axis=-1) for v in (counts, ends))
-        plans, paid = self.paying.worths(x, chances, counts, worths, ends)
+        plans, paid = self.shown.paying.worths(x, chances, counts, worths, ends)
         return paid.reshape(-1, n_mdps), plans[::n_mdps] + won
 
     def solve(self, leaves: np.ndarray, *, paid: bool = True) -> float:

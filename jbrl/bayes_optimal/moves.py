@@ -164,6 +164,11 @@ class Shown:
         return self.moves.model.extremes(self.discount, self.horizon)[1]
 
     @cached_property
+    def paying(self) -> "Paying":
+        """The problem of an agent that pays for what it is shown."""
+        return Paying(self.moves, self.discount)
+
+    @cached_property
     def known(self) -> np.ndarray:
         """Upper limits of the mean worths, [S] float64; with probability `MISSED` at most, one of
         them is too low.
