@@ -8,6 +8,8 @@ python experiments/bounds/relaxations.py states
     the bound of GC without looking ahead, for each state, and each two, that may be hidden
 python experiments/bounds/relaxations.py penalty
     the look-ahead with a penalty of one decision after it, beside one decision more
+python experiments/bounds/relaxations.py payments
+    the bound of Grid where the MDP is shown for nothing, and where it is paid for, 128 MDPs
 python experiments/bounds/relaxations.py chance
     the variance of returns of OPPS-DS over that of the same without chance, 8,192 MDPs
 
@@ -15,6 +17,7 @@ Means of two replications of 1,024 MDPs, and seconds of the processor of one of 
 """
 
 import argparse
+import dataclasses
 import time
 from collections.abc import Callable
 from functools import partial
@@ -25,9 +28,11 @@ from threadpoolctl import threadpool_limits
 
 import jbrl
 from jbrl.bayes_optimal import samples
+from jbrl.bayes_optimal.forgetting import Forgetting, revealing
 from jbrl.bayes_optimal.hidden_ahead import candidates, hide
 from jbrl.bayes_optimal.limits import Chance
 from jbrl.bayes_optimal.look_ahead import LookAhead
+from jbrl.bayes_optimal.moves import Shown, find_moves
 from jbrl.bayes_optimal.samples import Control, Weights, estimate
 from jbrl.mdp.backward import mean_values
 from jbrl.mdp.counts import Cell, Layers
@@ -164,6 +169,28 @@ def table_of_penalties() -> None:
         print(f"| {name} | {decisions} | {' | '.join(map(measured, ways))} |", flush=True)
 
 
+def table_of_payments() -> None:
+    grid: Any = jbrl.problem("Grid")
+    moves = find_moves(make_model(grid.mdps))
+    assert moves is not None
+    shown = Shown(moves, DISCOUNT, HORIZON, 1, (0,))
+    print("| failures remembered | shown for nothing | seconds | paying | seconds |")
+    print("|---|" + "---:|" * 4)
+    for remembered in (0, 1):
+        one = revealing(shown, remembered)
+        assert one is not None
+        ways = [partial(forgetting, one, pays) for pays in (False, True)]
+        print(f"| {remembered} | {' | '.join(map(measured, ways))} |", flush=True)
+
+
+def forgetting(one: Forgetting, pays: bool, seed: np.random.SeedSequence) -> float:
+    """Return an estimate of the bound for moves that may fail."""
+    before, own = seed.spawn(2)
+    pilot = one.of_leaves(one.draw(N_MDPS // 8, before))
+    pilot = dataclasses.replace(pilot, paying=pilot.paying & pays)
+    return one.solve(one.of_leaves(one.draw(N_MDPS // 8, own), pilot).values)
+
+
 def table_of_chance() -> None:
     print("| problem | variance over that without chance |")
     print("|---|---:|")
@@ -178,7 +205,7 @@ def table_of_chance() -> None:
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
-    names = ("hidden", "outcomes", "states", "penalty", "chance")
+    names = ("hidden", "outcomes", "states", "penalty", "payments", "chance")
     parser.add_argument("table", choices=names)
     with threadpool_limits(1, "blas"):
         match parser.parse_args().table:
@@ -190,5 +217,7 @@ if __name__ == "__main__":
                 table_of_states()
             case "penalty":
                 table_of_penalties()
+            case "payments":
+                table_of_payments()
             case "chance":
                 table_of_chance()

@@ -77,25 +77,25 @@ class _Growth:
     def __init__(self, moves: Moves, remembered: int) -> None:
         self._remembered = remembered
         shape = len(moves.of_state), max(map(len, moves.of_state))
-        self.row, self._successor, self._failures = np.zeros((3, *shape), np.int64)
+        self.row, self._successor, self._n_kept = np.zeros((3, *shape), np.int64)
         self._goes_on = np.zeros(shape, bool)
         for x, own in enumerate(moves.of_state):
             for k, move in enumerate(own):
                 self.row[x, k], self._successor[x, k] = move.row, move.successor
                 self._goes_on[x, k] = move.forward and move.reward == 0
-                # numbers of failures that are not the same
-                self._failures[x, k] = 1 + remembered * (move.forward or move.reward > 0)
+                # how many numbers of failures are remembered, 0 among them
+                self._n_kept[x, k] = 1 + remembered * (move.forward or move.reward > 0)
 
     def memory(self, nodes: _Nodes) -> int:
         """Return the bytes that `after` takes, about."""
-        return int(OF_GROWTH * self._failures[nodes.states].sum() * nodes.memory.shape[2])
+        return int(OF_GROWTH * self._n_kept[nodes.states].sum() * nodes.memory.shape[2])
 
     def after(self, nodes: _Nodes) -> tuple[_Nodes, _Nodes, np.ndarray]:
         """Return the nodes and the leaves that follow, and for each node their numbers by its
         moves and their failures, [N, K, C]; those of leaves are -1, -2, ….
         """
-        kinds = self._failures[nodes.states][..., None]
-        parents, k, failed = np.nonzero(np.arange(self._remembered + 1) < kinds)
+        n_kept = self._n_kept[nodes.states][..., None]
+        parents, k, failed = np.nonzero(np.arange(self._remembered + 1) < n_kept)
         x, memory = nodes.states[parents], nodes.memory[parents]
         rows, each = self.row[x, k], np.arange(len(k))
         memory[each, 0, rows] += 1
@@ -106,7 +106,7 @@ class _Growth:
         )
         numbers = np.empty(len(k), np.int64)
         numbers[~shown], numbers[shown] = of_inner, -1 - of_leaves
-        children = np.zeros((*kinds.shape[:2], self._remembered + 1), np.int64)
+        children = np.zeros((*n_kept.shape[:2], self._remembered + 1), np.int64)
         children[parents, k] = numbers[failed == 0][np.cumsum(failed == 0) - 1][:, None]
         children[parents, k, failed] = numbers
         return inner, leaves, children

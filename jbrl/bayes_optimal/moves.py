@@ -323,7 +323,12 @@ class Paying:
     discount: float
 
     def worths(
-        self, start: int, chances: np.ndarray, counts: np.ndarray, shown: np.ndarray, ends: Any
+        self,
+        start: int,
+        chances: np.ndarray,
+        counts: np.ndarray,
+        shown: np.ndarray,
+        ends: np.ndarray,
     ) -> np.ndarray:
         """Return v, and what MDPs are worth, [2, M] float32: on average over what is known of them,
         not less than the Bayes-optimal value. No MDP is worth more than v and the most by which
@@ -408,7 +413,7 @@ class Paying:
 
     @cached_property
     def _program(self) -> Callable[..., Array]:
-        return paying(self._cells, len(self.moves.of_state), self.discount)
+        return visits(self._cells, len(self.moves.of_state), self.discount)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -483,8 +488,8 @@ class _Visit:
         return p * after + (1 - p) * self.discount * again
 
     def paid(self, k: Array, failed: Array | float, otherwise: Array) -> Array:
-        """Return what a success of move k earns on average, less the payment, where a failure is
-        worth `otherwise` by plan.
+        """Return what a try of move k earns by success on average, less what is paid for it; a
+        failure is worth `otherwise` by plan.
         """
         p, after = self.success(k, failed)
         cells = self.cells
@@ -545,15 +550,18 @@ def _visit(visit: _Visit, cell: Array, memory: Any) -> tuple[Array, Array, Any]:
             return jnp.where(ends, visit.tried(k, gain, None), once)
 
         worth = _best(begin, middle, tried, zeros + LEAST)
-        other = lambda k: visit.tried(k, visit.paid(k, 0.0, plan), None)  # noqa: E731
-        return plans, worths, here * LANES, plan, _best(middle, end, other, worth)
+
+        def tried_other(k: Array) -> Array:
+            return visit.tried(k, visit.paid(k, 0.0, plan), None)
+
+        return plans, worths, here * LANES, plan, _best(middle, end, tried_other, worth)
 
     spare = jnp.int32(memory[0].shape[0] - LANES)
     *memory, _, plan, worth = lax.fori_loop(0, points, point, (*memory, spare, zeros, zeros))
     return plan, worth, tuple(memory)
 
 
-def paying(cells: Sequence[Cell], n_states: int, discount: float) -> Callable[..., Array]:
+def visits(cells: Sequence[Cell], n_states: int, discount: float) -> Callable[..., Array]:
     """Return a program that goes through cells and returns v and the worths of the last one,
     [2, LANES].
 
